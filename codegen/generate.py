@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from kusari.ir import (
     CONVOLUTIONS,
@@ -33,16 +33,14 @@ from kusari.ir.alignment import NotANest
 from kusari.ir.nest import Nest, nest_of
 from kusari.ir.product import ROOTS, Epilogue, epilogue_of, product_of, without_batch
 
-from .llvm.contraction.conv.spec import ConvSpec, Direction
-from .llvm.contraction.gemm.spec import GemmSpec
-from .llvm.contraction.operand import GemmOperand
+from .contractions import ConvSpec, Direction, GemmOperand, GemmSpec
 from .llvm.contraction.winograd.choose import explained, winograd_of
 from .llvm.contraction.winograd.spec import WinogradSpec, tiles_only, weights_only
 from .llvm.nest.split import launches_of
 from .native import generator_version, is_move, is_pooling, is_row_access, is_scan, is_uniform_draw
 from .target import Target
 
-Language = Literal["llvm", "numba"]
+Language = Literal["llvm", "numba", "cuda"]
 
 _DIRECTIONS: dict[str, Direction] = {"conv": "forward", "conv_input": "input", "conv_weight": "weight"}
 
@@ -52,24 +50,35 @@ def generate(plan: Plan, target: Target, language: Language = "llvm", winograd: 
 
     ``"numba"`` writes loop nests and ``foreach`` as Python functions for Numba, and nothing else: products,
     convolutions, pooling and data movement are left to Python and NumPy's libraries, like all nodes without a kernel.
+    ``"cuda"`` writes texts for a graphics card, where all values are.
     ``winograd`` is the largest tile (2 or 4) with which Winograd's algorithm may compute convolutions in float32; 0
     forbids it.
     """
     if winograd not in (0, 2, 4):
         raise ValueError(f"expected tiles of 2 or 4 for Winograd's algorithm, or 0, got {winograd!r}")
-    if language not in ("llvm", "numba"):
-        raise ValueError(f"expected the language 'llvm' or 'numba', got {language!r}")
-    writer = _Generator(target, language, winograd)
+    if language not in ("llvm", "numba", "cuda"):
+        raise ValueError(f"expected the language 'llvm', 'numba' or 'cuda', got {language!r}")
+    if language == "cuda":
+        from .cuda.generate import CardGenerator
+        writer: Generator = CardGenerator(target)
+    else:
+        writer = Generator(target, language, winograd)
     found = [i for node in plan.graph.nodes for i in writer.instructions(node, plan)]
     return Program(plan.graph.name, tuple(found))
 
 
-class _Generator:
+class Generator:
     """Describes kernels, each structure once: repeated layers cost nothing.
 
     Invariant: the key of a kernel includes everything its text depends on. So texts are written, and the modules that
     write them imported, only for kernels without object code.
     """
+
+    #: Kinds of nodes with a kernel that depends on nothing but the node, and the functions that write them.
+    single: ClassVar[Sequence[tuple[Callable[[Node], bool], str, str]]] = (
+        (is_move, "data.move", "move_kernel"), (is_pooling, "data.pool", "pool_kernel"),
+        (is_scan, "data.scan", "scan_kernel"), (is_row_access, "data.gather", "gather_kernel"),
+        (is_uniform_draw, "data.twister", "uniform_kernel"))
 
     def __init__(self, target: Target, language: Language, winograd: int) -> None:
         self.target = target
@@ -77,7 +86,7 @@ class _Generator:
         self.winograd = winograd
         self._about = f"{generator_version()} {target!r}"
         self._nests: dict[Any, tuple[Kernel, ...]] = {}
-        self._products: dict[GemmSpec, Kernel] = {}
+        self._products: dict[GemmSpec, tuple[Kernel, ...]] = {}
 
     def instructions(self, node: Node, plan: Plan) -> tuple[Instruction, ...]:
         """The instructions of ``node``; none if memory planning left nothing to do."""
@@ -94,9 +103,8 @@ class _Generator:
 
     def _native(self, node: Node) -> Instruction | tuple[Instruction, ...] | None:
         """The launch of the node's kernel, or of several kernels; None without a kernel."""
-        for v in (*node.inputs, *node.outputs):
-            if not isinstance(v.type, TensorType) or v.type.device != "cpu":
-                return None
+        if not all(self._holds(v) for v in (*node.inputs, *node.outputs)):
+            return None
         if node.op.name == "fused":
             body: Graph = node.attrs["body"]
             if not any(n.op.name in ROOTS for n in body.nodes):
@@ -114,26 +122,21 @@ class _Generator:
             return None
         if node.op.name in ROOTS or node.op.name in CONVOLUTIONS:
             return self._root(node, Epilogue(node, (Arg(0),), ()), {v: v for v in node.inputs})
-        if is_move(node):
-            kernel = self._of_node("data.move", "move_kernel", node)
-        elif is_pooling(node):
-            kernel = self._of_node("data.pool", "pool_kernel", node)
-        elif is_scan(node):
-            kernel = self._of_node("data.scan", "scan_kernel", node)
-        elif is_row_access(node):
-            kernel = self._of_node("data.gather", "gather_kernel", node)
-        elif is_uniform_draw(node):
-            kernel = self._of_node("data.twister", "uniform_kernel", node)
-        else:
+        kernel = next((self._of_node(module, name, node) for fits, module, name in self.single if fits(node)), None)
+        if kernel is None:
             return None
         # Of effects with a kernel, only assign has no output: it writes its first input.
         operands = tuple(reversed(node.inputs)) if node.op.name == "assign" else (*node.inputs, *node.outputs)
         return Instruction(kernel, operands, node)
 
+    def _holds(self, value: Value) -> bool:
+        """Whether kernels may read and write a value."""
+        return isinstance(value.type, TensorType) and value.type.device == "cpu"
+
     def _deferred(self, description: str, module: str, name: str, *arguments: Any) -> Kernel:
         """The kernel that the function ``name`` of a module, imported when it is needed, writes of ``arguments``."""
-        language = "numba" if module.startswith("numba.") else "llvm"
-        return Kernel.deferred(language, f"{self._about} {description}", partial(_written, module, name, *arguments))
+        write = partial(_written, module, name, *arguments)
+        return Kernel.deferred(self.language, f"{self._about} {description}", write)
 
     def _of_node(self, module: str, name: str, node: Node) -> Kernel:
         """The kernel of a single node, whose op has attributes of plain values."""
@@ -172,14 +175,13 @@ class _Generator:
         inputs = node.inputs if node.op.name == "fused" else body.inputs
         return tuple(Instruction(kernel, (*inputs, *node.outputs), node) for kernel in self._nests[key]) or None
 
-    def _root(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value],
-              ) -> Instruction | tuple[Instruction, ...] | None:
+    def _root(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value]) -> tuple[Instruction, ...] | None:
         if epilogue.node.op.name == "matmul":
             return self._product(node, epilogue, outer)
         return self._convolution(node, epilogue, outer)
 
     def _convolution(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value],
-                     ) -> Instruction | tuple[Instruction, ...] | None:
+                     ) -> tuple[Instruction, ...] | None:
         """The instructions of a convolution."""
         root = epilogue.node
         values = (*root.inputs, root.output)
@@ -195,13 +197,17 @@ class _Generator:
             direction, a[0], c, k, windows.size, windows.out, windows.kernel, windows.stride, windows.pad,
             windows.dilate, root.attrs["groups"], dtype, epilogue.exprs,
             tuple(GemmOperand(o.value.tensor.dtype, o.row, o.column, o.batch) for o in epilogue.operands))
+        return self._of_convolution(node, spec, epilogue, outer)
+
+    def _of_convolution(self, node: Node, spec: ConvSpec, epilogue: Epilogue, outer: Mapping[Value, Value],
+                        ) -> tuple[Instruction, ...]:
+        """The instructions of a convolution by the algorithm of the fewest cycles."""
         choice = partial(explained, spec, self.target, self.winograd)
         found = winograd_of(spec, self.target, self.winograd)
         if found is not None:
             return self._winograd(node, found, epilogue, outer, choice)
         kernel = self._deferred(repr(spec), "llvm.contraction.conv.kernel", "conv_kernel", spec, self.target)
-        operands = (*root.inputs, *(o.value for o in epilogue.operands))
-        return Instruction(kernel, (*(outer[v] for v in operands), *node.outputs), node, choice)
+        return (Instruction(kernel, reads_and_writes(node, epilogue, outer), node, choice),)
 
     def _winograd(self, node: Node, spec: WinogradSpec, epilogue: Epilogue, outer: Mapping[Value, Value],
                   choice: Callable[[], Choice]) -> tuple[Instruction, ...]:
@@ -225,7 +231,7 @@ class _Generator:
             found.append(Instruction(kernel, operands, node, choice if written else None))
         return tuple(found)
 
-    def _product(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value]) -> Instruction | None:
+    def _product(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value]) -> tuple[Instruction, ...] | None:
         root = epilogue.node
         sizes = product_of(root)
         dtype = root.output.tensor.dtype
@@ -238,10 +244,19 @@ class _Generator:
             tuple(GemmOperand(o.value.tensor.dtype, o.row, o.column, o.batch) for o in epilogue.operands),
             stride_a=sizes.stride_a, stride_b=sizes.stride_b)
         if spec not in self._products:
-            self._products[spec] = self._deferred(
-                repr(spec), "llvm.contraction.gemm.kernel", "gemm_kernel", spec, self.target)
-        values = (*root.inputs, *(o.value for o in epilogue.operands))
-        return Instruction(self._products[spec], (*(outer[v] for v in values), *node.outputs), node)
+            self._products[spec] = self._of_product(spec)
+        operands = reads_and_writes(node, epilogue, outer)
+        return tuple(Instruction(kernel, operands, node) for kernel in self._products[spec])
+
+    def _of_product(self, spec: GemmSpec) -> tuple[Kernel, ...]:
+        """The kernels of a product, one behind the other."""
+        return (self._deferred(repr(spec), "llvm.contraction.gemm.kernel", "gemm_kernel", spec, self.target),)
+
+
+def reads_and_writes(node: Node, epilogue: Epilogue, outer: Mapping[Value, Value]) -> tuple[Value, ...]:
+    """The operands of a product's or a convolution's kernel; ``outer`` are the values behind those of a body."""
+    reads = (*epilogue.node.inputs, *(o.value for o in epilogue.operands))
+    return (*(outer[v] for v in reads), *node.outputs)
 
 
 def _as_it_is(spec: WinogradSpec) -> WinogradSpec:

@@ -19,6 +19,16 @@ def is_move(node: Node) -> bool:
     return len({v.tensor.dtype for v in (*node.inputs, *node.outputs)}) == 1
 
 
+def is_copied_view(node: Node) -> bool:
+    """Whether the node could be a view, if planning had made it one."""
+    return node.op.is_view and len(node.inputs) == 1
+
+
+def is_full(node: Node) -> bool:
+    """Whether the node writes one number everywhere."""
+    return node.op.name == "full" and node.output.tensor.dtype.kind in "fiub"
+
+
 def is_pooling(node: Node) -> bool:
     """Whether the node pools, or undoes it, in dtypes that there are instructions for."""
     if node.op.name not in ("pool", "unpool"):

@@ -21,6 +21,7 @@ class Trait(Flag):
     RANDOM = auto()       # draws from a generator: never merged, moved across other draws, or dropped
     WRITES = auto()       # changes state outside the graph: never dropped, kept in order
     OPAQUE = auto()       # runs Python: kept in order with WRITES, RANDOM and other OPAQUE nodes
+    CONFINED = auto()     # OPAQUE, but its Python reads no state of the graph, and keeps none of its operands
 
 
 EFFECTS = Trait.RANDOM | Trait.WRITES | Trait.OPAQUE
@@ -47,12 +48,14 @@ class Op:
     # The traits that passes ask for at every node, as plain attributes: sets of flags take their time.
     is_view: bool = field(init=False)
     is_opaque: bool = field(init=False)
+    is_confined: bool = field(init=False)
     writes: bool = field(init=False)
     has_effect: bool = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_view", Trait.VIEW in self.traits)
         object.__setattr__(self, "is_opaque", Trait.OPAQUE in self.traits)
+        object.__setattr__(self, "is_confined", Trait.CONFINED in self.traits)
         object.__setattr__(self, "writes", Trait.WRITES in self.traits)
         object.__setattr__(self, "has_effect", bool(self.traits & EFFECTS))
 

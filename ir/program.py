@@ -20,7 +20,11 @@ Language = Literal["llvm", "numba", "cuda"]
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts about a kernel, besides its code, that a schedule needs; see ``Kernel``."""
+    """The facts about a kernel, besides its code, that a schedule needs; see ``Kernel``.
+
+    A kernel of a graphics card runs in ``blocks`` of ``threads``; if it is called ``by_table``, its only parameter is a
+    table of addresses in the card's memory.
+    """
 
     symbol: str
     scratch: int = 0
@@ -28,6 +32,9 @@ class Facts:
     bytes: int = 0
     serial: bool = False
     shared: int = 0
+    blocks: int = 0
+    threads: int = 0
+    by_table: bool = False
 
 
 class Kernel:
@@ -35,7 +42,8 @@ class Kernel:
 
     Its slots are the instruction's operands, the status slot of ``GATHERS_AND_SCATTERS``, the generator's state of
     ``DRAWS``, and then, if ``scratch`` or ``shared`` is not zero, one buffer of ``shared + nth * scratch`` bytes: first
-    the memory of all threads, then a part for each thread. Consecutive instructions of one node find there the contents
+    the memory of all threads, then a part for each thread. A kernel of a graphics card, in ``cuda``, takes them as its
+    parameters. Consecutive instructions of one node find in the buffer the contents
     that the previous one left. ``flops`` and ``bytes`` estimate the work of one launch, to choose the number of
     threads. ``serial`` kernels do all their work for ``tid == 0``.
 
@@ -46,11 +54,12 @@ class Kernel:
     __slots__ = ("language", "key", "_text", "_facts", "_write")
 
     def __init__(self, language: Language, symbol: str, text: str, scratch: int = 0, flops: int = 0, bytes: int = 0,
-                 serial: bool = False, shared: int = 0) -> None:
+                 serial: bool = False, shared: int = 0, blocks: int = 0, threads: int = 0,
+                 by_table: bool = False) -> None:
         self.language: Language = language
         self.key = _digest("text", language, symbol, text)
         self._text: str | None = text
-        self._facts: Facts | None = Facts(symbol, scratch, flops, bytes, serial, shared)
+        self._facts: Facts | None = Facts(symbol, scratch, flops, bytes, serial, shared, blocks, threads, by_table)
         self._write: Callable[[], Kernel] | None = None
 
     @classmethod

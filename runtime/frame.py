@@ -77,7 +77,8 @@ def _checked(call: Callable[[], None], status: Array, nodes: list[Node]) -> Call
             status[...] = 0
             node = nodes[at]
             rows = node.inputs[0].shape[0] if node.op.name == "take" else node.output.shape[0]
-            error = IndexError(f"index {number} is out of bounds for axis 0 with size {rows}")
+            error = IndexError(f"index {number} is out of bounds for axis 0 with size {rows}\nLabels and indices count "
+                               "from 0, and the largest is the number of classes or rows less one.")
             _explain(error, node)
             raise error
     return run
@@ -240,7 +241,7 @@ class Frame:
     def python(self, instruction: Instruction) -> None:
         node = instruction.node
         arrays = [self.array(v) if isinstance(v.type, TensorType) else self.tokens[v] for v in node.inputs]
-        if node.op.is_opaque:  # it may keep its operands, and their memory is reused
+        if node.op.is_opaque and not node.op.is_confined:  # it may keep its operands, and their memory is reused
             arrays = [a.copy() if v in self._views else a for v, a in zip(node.inputs, arrays, strict=True)]
         try:
             results = node.op.call(node.attrs, *arrays)

@@ -31,6 +31,8 @@ if _KERNELS:
 elif "KUSARI_CACHE_DIR" not in os.environ:
     _CACHE = tempfile.TemporaryDirectory(prefix="kusari-test-cache-")
     os.environ["KUSARI_CACHE_DIR"] = _CACHE.name
+os.environ["POCL_CACHE_DIR"] = os.path.join(os.environ["KUSARI_CACHE_DIR"], "pocl")
+os.environ["PYOPENCL_NO_CACHE"] = "1"
 os.environ.setdefault("MPLBACKEND", "agg")
 os.environ["KUSARI_PROGRESS"] = "0"
 _SEEDED = np.random.RandomState(0).get_state()

@@ -149,7 +149,7 @@ def quarters(values: list[D], indent: str) -> None:
 def main() -> None:
     """Write the module."""
     print('"""Coefficients of the elementary functions, constant term first; '
-          'written by ``tools/fit_polynomials.py``."""')
+          'written by ``tools/fit_polynomials.py``."""\nfrom math import log2')
     for name, meaning, degree, lo, hi, f in ROWS:
         print(f"\n# {meaning}")
         print(f"{name} = (")
@@ -163,16 +163,13 @@ def main() -> None:
         quarters(column, "        ")
         print("    ),")
     print(")")
+    print("\n# r about 1 / m, for sixteen intervals of the mantissa m in [3/4, 3/2)\nRECIPROCAL_32 = (")
+    quarters(reciprocals(), "    ")
+    print(")")
     # High parts are multiples of 2**-16, so that sums with exponents are floats.
-    logs = [-r.ln() / LN2 for r in reciprocals()]
-    high = [(t * 65536).to_integral_value() / 65536 for t in logs]
-    for name, meaning, values in (
-            ("RECIPROCAL_32", "r about 1 / m, for sixteen intervals of the mantissa m in [3/4, 3/2)", reciprocals()),
-            ("LOG2_HIGH_32", "-log2(r) in 16 bits behind the point", high),
-            ("LOG2_LOW_32", "and what is left of it", [t - h for t, h in zip(logs, high, strict=True)])):
-        print(f"\n# {meaning}\n{name} = (")
-        quarters(values, "    ")
-        print(")")
+    print("\n# -log2(r) in 16 bits behind the point, and the remainder")
+    print("LOG2_HIGH_32 = tuple(round(-log2(r) * 65536) / 65536 for r in RECIPROCAL_32)")
+    print("LOG2_LOW_32 = tuple(-log2(r) - high for r, high in zip(RECIPROCAL_32, LOG2_HIGH_32, strict=True))")
 
 
 if __name__ == "__main__":

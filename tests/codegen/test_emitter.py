@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from kusari.codegen.llvm.text.emitter import Emitter
+from kusari.codegen.llvm.text.emitter import Carried, Emitter
 from kusari.codegen.target import TARGETS
 
 AVX512 = TARGETS["avx512"]
@@ -18,8 +18,10 @@ def test_loop_carries_values_and_survives_empty_ranges(jit, n: int, known: bool)
     em = Emitter("k", AVX512)
     count, out = em.slot(0), em.slot(1)
     hi = n if known else em.entry(count)
-    (total,) = em.loop(0, hi, 1, lambda i, c: [em.value(f"add i64 {c[0]}, {em.add(i, 10)}")], [("i64", "5")])
-    em.store("i64", 1, total, out)
+    total = Carried(["i64"], ["5"])
+    for i in em.each(0, hi, carried=total):
+        total.values = [em.value(f"add i64 {total.values[0]}, {em.add(i, 10)}")]
+    em.store("i64", 1, total.values[0], out)
     result = np.zeros(1, np.int64)
     jit.compile(em.text(), "k")(np.array([n]), result)
     assert result[0] == 5 + sum(10 + i for i in range(n))
@@ -32,10 +34,9 @@ def test_chunk_covers_every_index_once(jit, n: int, nth: int, multiple: int) -> 
     em = Emitter("k", AVX512)
     out = em.slot(0)
 
-    def touch(i, _):
+    for i in em.each(*em.chunk(n, multiple)):
         p = em.gep(out, i, "i64")
         em.store("i64", 1, em.value(f"add i64 {em.load('i64', 1, p)}, 1"), p)
-    em.loop(*em.chunk(n, multiple), 1, touch)
     result = np.zeros(n + 4, np.int64)
     jit.compile(em.text(), "k")(result, nth=nth)
     assert result.tolist() == [1] * n + [0] * 4
@@ -62,7 +63,8 @@ def test_when_merges_the_values_of_both_branches(jit, value: int) -> None:
     em = Emitter("k", AVX512)
     x = em.load("i64", 1, em.slot(0))
     (y,) = em.when(em.compare("slt", x, 0), lambda: ["7"], lambda: [em.value(f"mul i64 {x}, 2")], ["i64"])
-    em.when(em.compare("eq", y, 6), lambda: em.store("i64", 1, "1", em.slot(2)))
+    with em.only(em.compare("eq", y, 6)):
+        em.store("i64", 1, "1", em.slot(2))
     em.store("i64", 1, y, em.slot(1))
     out, flag = np.zeros(1, np.int64), np.zeros(1, np.int64)
     jit.compile(em.text(), "k")(np.array([value]), out, flag)
@@ -91,8 +93,10 @@ def test_same_calls_same_text_and_each_intrinsic_declared_once() -> None:
 
 def test_mismatched_carries_are_refused() -> None:
     em = Emitter("k", AVX512)
-    with pytest.raises(ValueError, match="carries 1 values, its body returned 0"):
-        em.loop(0, 3, 1, lambda i, c: [], [("i64", "0")])
+    carried = Carried(["i64"], ["0"])
+    with pytest.raises(ValueError, match="carries 1 values, its body left 0"):
+        for _ in em.each(0, 3, carried=carried):
+            carried.values = []
 
 
 def test_second_functions_share_the_module(jit) -> None:
@@ -101,7 +105,8 @@ def test_second_functions_share_the_module(jit) -> None:
     x = square.load("double", 1, "%p")
     square.store("double", 1, square.fma("double", 1, x, x, x), "%p")
     data = em.slot(0)
-    em.loop(0, 3, 1, lambda i, _: em.call(square, em.gep(data, i, "double")), unroll=False)
+    for i in em.each(0, 3):
+        em.call(square, em.gep(data, i, "double"))
     em.store("double", 1, em.fma("double", 1, "1.0", "1.0", "1.0"), em.gep(data, 3, "double"))
     values = np.array([1.0, 2.0, 3.0, 0.0])
     jit.compile(em.text(), "k")(values)

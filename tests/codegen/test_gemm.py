@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kusari.codegen.contractions import GemmOperand, GemmSpec
 from kusari.codegen.llvm.contraction.gemm.kernel import gemm_kernel, matrices
 from kusari.codegen.llvm.contraction.gemm.lines import suits_lines
 from kusari.codegen.llvm.contraction.gemm.outer import choose, suits_rows_first
-from kusari.codegen.llvm.contraction.gemm.spec import GemmSpec
 from kusari.codegen.llvm.contraction.gemm.stream import suits_stream
-from kusari.codegen.llvm.contraction.operand import GemmOperand
 from kusari.codegen.target import TARGETS
 from kusari.ir import Arg, Call, Lit, evaluate
 
@@ -208,16 +207,6 @@ def test_streamed_weights_in_double_precision(jit) -> None:
     check(jit, spec, nth=2)
 
 
-def test_streamed_weights_inside_larger_matrices(jit) -> None:
-    a, b = rng.normal(size=(20, 120)).astype("f"), rng.normal(size=(200, 110)).astype("f")
-    out = np.zeros((20, 200), "f")
-    spec = GemmSpec(20, 200, 90, transb=True, lda=120, ldb=110)
-    assert suits_stream(matrices(spec), TARGETS["avx512"])
-    kernel = gemm_kernel(spec, TARGETS["avx512"])
-    jit.compile(kernel.text, kernel.symbol)(a, b, out, np.zeros(kernel.scratch, np.uint8))
-    np.testing.assert_allclose(out, a[:, :90] @ b[:, :90].T, rtol=1e-4, atol=1e-4)
-
-
 LINES = [("avx512", (1, 4096, 65)), ("avx512", (8, 2053, 131)), ("avx2", (3, 1031, 257)), ("sse", (1, 1024, 256)),
          ("neon", (5, 1027, 259)), ("avx512", (2, 16384, 16))]
 
@@ -253,14 +242,6 @@ def test_batches_share_operands_at_stride_zero(jit, batch: int) -> None:
     kernel = gemm_kernel(spec, TARGETS["avx512"])
     jit.compile(kernel.text, kernel.symbol)(a, b, c, out, np.zeros(kernel.scratch * 2, np.uint8), nth=2)
     np.testing.assert_allclose(out, a @ b + c, rtol=1e-4, atol=1e-5)
-
-
-def test_rows_of_larger_matrices(jit) -> None:
-    a, b = rng.normal(size=(9, 50)).astype("f"), rng.normal(size=(21, 40)).astype("f")
-    out = np.zeros((9, 33), "f")
-    kernel = gemm_kernel(GemmSpec(9, 33, 21, lda=50, ldb=40), TARGETS["avx512"])
-    jit.compile(kernel.text, kernel.symbol)(a, b, out, np.zeros(kernel.scratch, np.uint8))
-    np.testing.assert_allclose(out, a[:, :21] @ b[:, :33], rtol=1e-4, atol=1e-5)
 
 
 def test_nan_and_infinity_pass_through(jit) -> None:

@@ -24,13 +24,11 @@ def compute(jit, expr, arrays, target="avx512", width=16):
     kinds = [a.dtype for a in arrays]
     n = arrays[0].size
     found = []
-
-    def body(i, _):
+    for i in em.each(0, n // width * width, width):
         values = [em.read(d, width, s, i) for d, s in zip(kinds, slots, strict=False)]
         y, dtype = emit_expr(em, expr, values, kinds, width)
         em.write(dtype, width, y, slots[-1], i)
         found.append(dtype)
-    em.loop(0, n // width * width, width, body)
     out = np.zeros(n, found[0])
     jit.compile(em.text(), "k", target)(*arrays, out)
     return out

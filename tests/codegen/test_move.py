@@ -12,6 +12,7 @@ from kernels import call
 
 from kusari.codegen.llvm.data.gather import gather_kernel
 from kusari.codegen.llvm.data.move import move_kernel
+from kusari.codegen.native import is_move
 from kusari.codegen.target import AVX512, GENERIC, NEON, SSE, Target
 from kusari.ir import Builder, Kernel, Node, Value
 
@@ -20,9 +21,7 @@ Types = tuple[tuple[int, ...], ...]
 
 
 def kernel_of(node: Node, target: Target) -> Kernel:
-    kernel = move_kernel(node, target) or gather_kernel(node, target)
-    assert kernel is not None
-    return kernel
+    return (move_kernel if is_move(node) else gather_kernel)(node, target)
 
 
 def check(build: Build, arrays: list[np.ndarray], target: Target = AVX512) -> None:

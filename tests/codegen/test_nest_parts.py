@@ -10,8 +10,9 @@ import pytest
 from bodies import arrays_for, body, cross_entropy, normalize, softmax
 from kernels import SIGNATURE, assert_untouched, guarded, needs, overwriting
 
-from kusari.codegen.llvm.nest.split import launches_of, sweeps_of_split
+from kusari.codegen.llvm.nest.split import launches_of
 from kusari.codegen.llvm.nest.sweeps import sweep_kernel
+from kusari.codegen.sweeps import sweeps_of_split
 from kusari.codegen.target import AVX2, AVX512, GENERIC, NEON, SSE, Target
 from kusari.ir import Builder, Graph, Value, interpret
 from kusari.ir.nest import nest_of

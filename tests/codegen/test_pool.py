@@ -3,21 +3,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from primitive_cases import POOLINGS
 
 from kusari.codegen.llvm.data.pool import pool_kernel
 from kusari.codegen.target import TARGETS
 from kusari.ir import PRIMITIVES, Builder, Value, tensor_type
 
 TURNS = tuple(TARGETS)
-CASES = {
-    "resnet": dict(size=(16, 16), kernel=(3, 3), stride=(2, 2), pad=(1, 1), out=(8, 8)),
-    "covers all": dict(size=(8, 9), kernel=(3, 3), stride=(2, 2), pad=(0, 0), out=(4, 4)),
-    "wide": dict(size=(5, 40), kernel=(2, 3), stride=(1, 1), pad=(1, 2), out=(6, 42)),
-    "leaves out": dict(size=(11, 12), kernel=(2, 2), stride=(3, 3), pad=(0, 0), out=(3, 4)),
-    "1-d": dict(size=(30,), kernel=(5,), stride=(3,), pad=(2,), out=(10,)),
-    "3-d": dict(size=(5, 4, 6), kernel=(3, 2, 2), stride=(2, 1, 2), pad=(1, 0, 1), out=(3, 3, 4)),
-    "large windows": dict(size=(12, 12), kernel=(7, 7), stride=(2, 2), pad=(3, 3), out=(6, 6)),
-}
+
 
 
 def run(jit, op: str, arrays: list[np.ndarray], target: str, **attrs) -> None:
@@ -37,12 +30,12 @@ def run(jit, op: str, arrays: list[np.ndarray], target: str, **attrs) -> None:
         assert (f[e.size:] == f[-1]).all(), "wrote past the end"
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", POOLINGS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_pooling_equals_numpy(jit, name: str, dtype: str) -> None:
-    case = dict(CASES[name])
+    case = dict(POOLINGS[name])
     size, out = case.pop("size"), case.pop("out")
-    target = TURNS[list(CASES).index(name) % len(TURNS)]
+    target = TURNS[list(POOLINGS).index(name) % len(TURNS)]
     rng = np.random.default_rng(1)
     x = rng.integers(-4, 4, size=(2, 3, *size)).astype(dtype)   # with ties, and sums that are exact
     x[0, 1].flat[3], x[1, 2].flat[5] = np.nan, -np.inf

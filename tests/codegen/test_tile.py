@@ -8,6 +8,7 @@ import pytest
 
 import kusari.codegen
 from kusari.codegen.llvm.contraction.tile import Factors, Tile
+from kusari.codegen.llvm.text.array import Array
 from kusari.codegen.llvm.text.emitter import Emitter
 from kusari.codegen.llvm.text.tiles import each_tile
 from kusari.codegen.target import TARGETS
@@ -27,7 +28,7 @@ def test_products_of_a_tile(jit, depth: int, valid: list[int] | None) -> None:
     rng = np.random.default_rng(0)
     a, b, c = (rng.integers(-4, 5, shape).astype("f") for shape in ((rows, 7), (6, 8), (rows, 8)))
     em = Emitter("tile", TARGETS["sse"])
-    x, y, z = (em.slot(i) for i in range(3))
+    x, y, z = (Array(em, "float", width, em.slot(i)) for i in range(3))
     tile = Tile(em, "float", width)
     sums = tile.product(Factors(x, 1, [7 * i for i in range(rows)], broadcast=True),
                         Factors(y, 8, tile.neighbours(vectors), valid=valid), depth, tile.load(z, 8, rows, vectors))
@@ -41,11 +42,8 @@ def test_products_of_a_tile(jit, depth: int, valid: list[int] | None) -> None:
 def test_loops_and_tables(jit) -> None:
     em = Emitter("loops", TARGETS["sse"])
     out, table = em.slot(0), em.table("i64", [5, 6, 7])
-
-    @em.each(0, 3)
-    def line(i) -> None:
-        @each_tile(em, 7, 4)
-        def part(j, valid: int) -> None:
+    for i in em.each(0, 3):
+        for j, valid in each_tile(em, 7, 4):
             rest = em.divmod(em.add(j, i), 3)[1]
             x = em.broadcast("i64", 4, em.entry(table, rest))
             em.store("i64", 4, x, em.gep(out, em.add(em.mul(i, 7), j), "i64"), valid)

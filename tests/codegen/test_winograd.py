@@ -6,7 +6,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from kusari.codegen.llvm.contraction.operand import GemmOperand
+from kusari.codegen.contractions import GemmOperand
 from kusari.codegen.llvm.contraction.winograd import gradient as winograd_gradient
 from kusari.codegen.llvm.contraction.winograd.algebra import (
     POINTS,

@@ -137,7 +137,7 @@ def test_a_full_disk_leaves_nothing_behind(cache: ObjectCache, monkeypatch: pyte
 
 
 def test_the_oldest_go_first(tmp_path: Path) -> None:
-    cache = ObjectCache(tmp_path / "kernels", limit=10_000)
+    cache = ObjectCache(tmp_path / "kernels", limit=12_000)
     for i in range(8):
         cache.put(f"k{i}", ENTRY)
         os.utime(file_of(cache, f"k{i}"), (i, i))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kusari.codegen.contractions import ConvSpec
 from kusari.codegen.llvm.contraction.conv.kernel import conv_kernel
-from kusari.codegen.llvm.contraction.conv.spec import ConvSpec
 from kusari.runtime import caches, host
 from kusari.runtime.caches import ASSUMED_BYTES, cache_bytes
 from kusari.static.compile.target import host_target, target_of

@@ -7,7 +7,7 @@ import pytest
 import kusari
 import kusari.functions as F
 from kusari.codegen import generate
-from kusari.codegen.llvm.contraction.conv.spec import ConvSpec
+from kusari.codegen.contractions import ConvSpec
 from kusari.codegen.llvm.contraction.winograd.choose import described, winograd_of
 from kusari.codegen.target import AVX512, TARGETS
 from kusari.ir import Builder, Graph, Value, tensor_type

@@ -1,48 +1,29 @@
 """Operands of contractions in strides."""
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kusari.ir import DType, Expr
 
+from ...contractions import GemmOperand
 from ..text.types import value_type
 
 
 @dataclass(frozen=True)
-class GemmOperand:
-    """A further array the epilogue reads; strides in elements for a step of row, column and batch (0 = broadcast)."""
-
-    dtype: DType
-    row: int
-    column: int
-    batch: int = 0
-
-
-@dataclass(frozen=True)
 class Results:
-    """The results of a contraction, as its epilogue sees them: ``batch`` times ``m`` rows of ``n``.
-
-    ``operand_strides`` are for a step of row, column and batch.
-    """
+    """The results of a contraction, as its epilogue sees them: ``batch`` times ``m`` rows of ``n``."""
 
     m: int
     n: int
     batch: int
     dtype: DType
     exprs: tuple[Expr, ...]
-    operand_dtypes: tuple[DType, ...]
-    operand_strides: tuple[tuple[int, int, int], ...]
+    operands: tuple[GemmOperand, ...]
 
     @property
     def element(self) -> str:
         """LLVM type of an element of the product."""
         return value_type(self.dtype)
-
-    @property
-    def scratch_slot(self) -> int:
-        """The slot after the outputs."""
-        return 2 + len(self.operand_dtypes) + len(self.exprs)
 
 
 @dataclass(frozen=True)
@@ -58,10 +39,3 @@ class Matrices(Results):
     b_column: int
     a_batch: int
     b_batch: int
-
-
-def results_of(m: int, n: int, batch: int, dtype: DType, exprs: tuple[Expr, ...],
-               operands: Sequence[GemmOperand]) -> Results:
-    """Results whose epilogue reads ``operands``."""
-    return Results(m, n, batch, dtype, exprs, tuple(o.dtype for o in operands),
-                   tuple((o.row, o.column, o.batch) for o in operands))

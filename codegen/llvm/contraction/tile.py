@@ -4,25 +4,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ..text.emitter import Emitter, Index
+from ..text.array import Array
+from ..text.emitter import Carried, Emitter, Index
 from ..text.types import vector
-
-Step = Callable[[Index, list[str]], list[str]]
 
 
 @dataclass(frozen=True)
 class Factors:
-    """One operand of a tile: factor ``i`` of step ``p`` is ``p * step + offsets[i]`` elements after ``pointer``.
+    """One operand of a tile: factor ``i`` of step ``p`` is at ``p * step + offsets[i]`` of ``array``.
 
     It is a vector, of which ``valid[i]`` elements are read (all for None), or under ``broadcast`` an element copied to
     all lanes.
     """
 
-    pointer: str
+    array: Array
     step: Index
     offsets: Sequence[int]
     broadcast: bool = False
     valid: Sequence[int | None] | None = None
+
+    def at(self, p: Index = 0) -> Iterator[str]:
+        """The factors of step ``p``, each read when it is asked for."""
+        start = self.array.at(self.array.em.mul(p, self.step))
+        for i, offset in enumerate(self.offsets):
+            yield start.spread(offset) if self.broadcast else start.load(offset, self.valid[i] if self.valid else None)
 
 
 @dataclass(frozen=True)
@@ -32,11 +37,6 @@ class Tile:
     em: Emitter
     element: str
     width: int
-
-    @property
-    def type(self) -> str:
-        """LLVM type of a sum."""
-        return vector(self.element, self.width)
 
     def add(self, rows: Iterable[str], columns: Sequence[str], sums: Sequence[str]) -> list[str]:
         """``sums`` plus the products of each row's factor and each column's.
@@ -49,34 +49,31 @@ class Tile:
                        for j, y in enumerate(columns)]
         return result
 
-    def sum(self, depth: Index, step: Step, initial: Sequence[str], by: int = 1, start: Index = 0) -> list[str]:
-        """The sums after ``step`` at all of ``range(start, depth, by)``."""
-        return self.em.loop(start, depth, by, step, [(self.type, x) for x in initial], unroll=False)
+    def carried(self, sums: Sequence[str]) -> Carried:
+        """Sums that a loop carries."""
+        return Carried([vector(self.element, self.width)] * len(sums), list(sums))
 
     def product(self, rows: Factors, columns: Factors, depth: Index, initial: Sequence[str],
                 ahead: Callable[[Index], None] | None = None) -> list[str]:
         """The sums over ``depth`` steps; ``ahead`` writes further work of a step."""
-        def step(p: Index, sums: list[str]) -> list[str]:
+        sums = self.carried(initial)
+        for p in self.em.each(0, depth, carried=sums):
             if ahead is not None:
                 ahead(p)
-            return self.add_step(rows, columns, p, sums)
-        return self.sum(depth, step, initial)
+            sums.values = self.add_step(rows, columns, p, sums.values)
+        return sums.values
+
+    def multiply(self, rows: Factors, columns: Factors, depth: Index, place: Array, stride: int, add: bool,
+                 ahead: Callable[[Index], None] | None = None) -> None:
+        """Store a ``product``, or add it to what is there, in rows of ``stride`` elements."""
+        height, vectors = len(rows.offsets), len(columns.offsets)
+        initial = self.load(place, stride, height, vectors) if add else self.zeros(height, vectors)
+        self.store(self.product(rows, columns, depth, initial, ahead), place, stride, vectors)
 
     def add_step(self, rows: Factors, columns: Factors, p: Index, sums: Sequence[str]) -> list[str]:
         """``sums`` plus the products of step ``p``."""
-        ys = list(self.factors(columns, p))
-        return self.add(self.factors(rows, p), ys, sums)
-
-    def factors(self, operand: Factors, p: Index = 0) -> Iterator[str]:
-        """The factors of step ``p``, each read when it is asked for."""
-        em, element = self.em, self.element
-        start = em.gep(operand.pointer, em.mul(p, operand.step), element)
-        for i, offset in enumerate(operand.offsets):
-            place = em.gep(start, offset, element)
-            if operand.broadcast:
-                yield em.broadcast(element, self.width, em.load(element, 1, place))
-            else:
-                yield em.load(element, self.width, place, operand.valid[i] if operand.valid else None)
+        ys = list(columns.at(p))
+        return self.add(rows.at(p), ys, sums)
 
     def zeros(self, rows: int, vectors: int = 1) -> list[str]:
         """A tile of zeros."""
@@ -86,14 +83,11 @@ class Tile:
         """The offsets of ``count`` vectors behind each other."""
         return [j * self.width for j in range(count)]
 
-    def load(self, place: str, stride: int, rows: int, vectors: int) -> list[str]:
+    def load(self, place: Array, stride: int, rows: int, vectors: int) -> list[str]:
         """A tile from rows of ``stride`` elements in memory."""
-        offsets = [i * stride + at for i in range(rows) for at in self.neighbours(vectors)]
-        return list(self.factors(Factors(place, 0, offsets)))
+        return [place.load(i * stride + at) for i in range(rows) for at in self.neighbours(vectors)]
 
-    def store(self, sums: Sequence[str], place: str, stride: int, vectors: int) -> None:
+    def store(self, sums: Iterable[str], place: Array, stride: int, vectors: int) -> None:
         """Store a tile in rows of ``stride`` elements."""
-        em = self.em
         for k, x in enumerate(sums):
-            at = k // vectors * stride + k % vectors * self.width
-            em.store(self.element, self.width, x, em.gep(place, at, self.element))
+            place.store(x, k // vectors * stride + k % vectors * self.width)

@@ -5,19 +5,18 @@ from math import prod
 
 from kusari.ir import Kernel, Node
 
-from ...native import SCANS, is_scan
+from ...native import SCANS
 from ...target import Target
-from ..text.emitter import Emitter, Index
-from ..text.tiles import for_tiles, full_tiles
+from ..text.array import Array
+from ..text.emitter import Carried, Emitter, Index
+from ..text.tiles import count_tiles, full_tiles, lanes_in, tiles_in
 from ..text.types import value_type, vector
 
 TOTAL_REGISTERS = 8  # of running totals
 
 
-def scan_kernel(node: Node, target: Target) -> Kernel | None:
-    """Return the kernel of ``cumsum`` or ``cumprod``; None for other nodes and dtypes it does not handle."""
-    if not is_scan(node):
-        return None
+def scan_kernel(node: Node, target: Target) -> Kernel:
+    """Return the kernel of ``cumsum`` or ``cumprod``, of a node that ``is_scan``."""
     em = Emitter(node.op.name, target)
     _Scan(em, node).write()
     size = node.output.tensor.size
@@ -37,52 +36,51 @@ class _Scan:
         self.outer, self.n, self.inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1:])
         self.reverse = bool(node.attrs.get("reverse"))
         self.instruction = SCANS[node.op.name]
-        self.dtype = node.output.tensor.dtype
-        self.element = value_type(self.dtype)
-        self.width = em.target.lanes(self.dtype.itemsize)
-        self.source, self.target = em.slot(0), em.slot(1)
+        dtype = node.output.tensor.dtype
+        self.element, self.width = value_type(dtype), em.target.lanes(dtype.itemsize)
+        self.source, self.target = (Array(em, self.element, self.width, em.slot(i)) for i in (0, 1))
 
     def write(self) -> None:
         """Threads share blocks, or rows, or columns."""
+        em = self.em
         if not self.outer * self.n * self.inner:
             return
         if self.inner == 1 and self.width > 1:
             tiles = full_tiles(self.outer, self.width)
-            part = self.em.chunk(sum(t.count for t in tiles))
-            for_tiles(self.em, tiles, part, self.rows)
+            for row, count in tiles_in(em, tiles, em.chunk(count_tiles(tiles))):
+                self.rows(row, count)
             return
         tiles = full_tiles(self.inner, TOTAL_REGISTERS * self.width)
-        by_blocks = self.outer >= sum(t.count for t in tiles)
-        part = None if by_blocks else self.em.chunk(sum(t.count for t in tiles))
-
-        @self.em.each(*(self.em.chunk(self.outer) if by_blocks else (0, self.outer)))
-        def block(i: Index) -> None:
-            start = self.em.mul(i, self.n * self.inner)
-            for_tiles(self.em, tiles, part, lambda column, breadth: self.columns(self.em.add(start, column), breadth))
+        by_blocks = self.outer >= count_tiles(tiles)
+        part = None if by_blocks else em.chunk(count_tiles(tiles))
+        for i in em.each(*(em.chunk(self.outer) if by_blocks else (0, self.outer))):
+            start = em.mul(i, self.n * self.inner)
+            for column, breadth in tiles_in(em, tiles, part):
+                self.columns(em.add(start, column), breadth)
 
     def columns(self, start: Index, breadth: int) -> None:
         """``breadth`` neighbours of every line of a block, from element ``start`` on."""
         em, element, width = self.em, self.element, self.width
-        valid = [min(width, breadth - j) for j in range(0, breadth, width)]
 
         def line(i: Index, totals: list[str]) -> list[str]:
             at = em.add(start, em.mul(em.sub(self.n - 1, i) if self.reverse else i, self.inner))
             result: list[str] = []
-            for j, v in enumerate(valid):
-                x = em.load(element, width, em.gep(self.source, em.add(at, j * width), element), v)
+            for j, valid in enumerate(lanes_in(breadth, width)):
+                x = self.source.load(em.add(at, j * width), valid)
                 # The first line is as it is: zero plus minus zero is zero.
                 result.append(em.binary(self.instruction, element, width, totals[j], x) if totals else x)
-                em.store(element, width, result[j], em.gep(self.target, em.add(at, j * width), element), v)
+                self.target.store(result[j], em.add(at, j * width), valid)
             return result
         first = line(0, [])
-        em.loop(1, self.n, 1, line, [(vector(element, width), x) for x in first], unroll=False)
+        totals = Carried([vector(element, width)] * len(first), first)
+        for i in em.each(1, self.n, carried=totals):
+            totals.values = line(i, totals.values)
 
     def rows(self, row: Index, count: int) -> None:
         """``count`` rows, square by square; each begins with the last sums of the one before."""
         em, width = self.em, self.width
         whole, rest = divmod(self.n, width)
         start = em.mul(row, self.n)
-        ty = vector(self.element, width)
 
         def square(i: Index, totals: list[str], breadth: int = width) -> list[str]:
             at = em.sub(self.n - breadth, em.mul(i, width)) if self.reverse else em.mul(i, width)
@@ -90,19 +88,20 @@ class _Scan:
         if not whole:
             square(0, [], rest)
             return
-        totals = em.loop(1, whole, 1, square, [(ty, square(0, [])[0])], unroll=False)
+        totals = Carried([vector(self.element, width)], square(0, []))
+        for i in em.each(1, whole, carried=totals):
+            totals.values = square(i, totals.values)
         if rest:
-            square(whole, totals, rest)
+            square(whole, totals.values, rest)
 
     def square(self, start: Index, count: int, breadth: int, total: str) -> str:
         """``breadth`` neighbours of ``count`` rows; returns the totals so far, a lane for each row."""
         em, element, width = self.em, self.element, self.width
         places = [em.add(start, i * self.n) for i in range(count)]
-        lines = [em.load(element, width, em.gep(self.source, p, element), breadth) for p in places]
-        columns = em.transpose(element, [*lines, *["zeroinitializer"] * (width - count)])
+        columns = self.source.turned(places, breadth)
         for j in reversed(range(breadth)) if self.reverse else range(breadth):
             total = em.binary(self.instruction, element, width, total, columns[j]) if total else columns[j]
             columns[j] = total
         for p, x in zip(places, em.transpose(element, columns), strict=False):
-            em.store(element, width, x, em.gep(self.target, p, element), breadth)
+            self.target.store(x, p, breadth)
         return total

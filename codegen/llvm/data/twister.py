@@ -9,32 +9,31 @@ import numpy as np
 
 from kusari.ir import Arg, Expr, Kernel, Node
 
-from ...native import is_uniform_draw
 from ...target import Target
 from ..scalar.dispatch import emit_expr
-from ..text.emitter import Emitter, Index
+from ..text.emitter import Carried, Emitter, Index
 from ..text.lanes import Lanes
+from ..text.tiles import each_run
 from ..text.types import F32
 
 STATE_WORDS, MIDDLE_WORDS = 624, 397
 _UPPER, _LOWER, _MATRIX = 0x80000000, 0x7FFFFFFF, 0x9908B0DF
 
 
-def uniform_kernel(node: Node, target: Target) -> Kernel | None:
-    """Return the kernel of a uniform ``random`` node and its ``expr``, None for other nodes.
+def uniform_kernel(node: Node, target: Target) -> Kernel:
+    """Return the kernel of a node that ``is_uniform_draw`` and its ``expr``.
 
     Its slots are the output and the generator's state: 624 words and the number of used ones. Without a state, a null
     pointer, it leaves the output as it is. One thread does it all, as every word depends on earlier ones.
     """
-    if not is_uniform_draw(node):
-        return None
     em = Emitter("uniform", target)
     state = em.slot(1)
     present = em.value(f"icmp ne ptr {state}, null")
     first = em.value(f"and i1 {present}, {em.compare('eq', '%tid', 0)}")
     kind = node.output.tensor
     if kind.size:
-        em.when(first, lambda: _Draw(em, em.slot(0), state, node).write(kind.size))
+        with em.only(first):
+            _Draw(em, em.slot(0), state, node).write(kind.size)
     return Kernel("llvm", "uniform", em.text(), 0, 20 * kind.size, kind.nbytes, serial=True)
 
 
@@ -56,10 +55,10 @@ class _Draw:
         used = em.value(f"zext i32 {em.load('i32', 1, place)} to i64")
         left = em.sub(2 * count, em.min(em.sub(STATE_WORDS, used), 2 * count))
         turns = em.add(em.div(em.add(left, STATE_WORDS - 1), STATE_WORDS), 1)
-
-        def turn(t: Index, values: list[str]) -> list[str]:
-            done, at = values
-            (start,) = em.when(em.compare("eq", t, 0), lambda: [at], self.twist, ["i64"])
+        state = Carried(["i64"] * 2, ["0", str(used)])
+        for t in em.each(0, turns, carried=state):
+            done, at = state.values
+            (start,) = em.when(em.compare("eq", t, 0), lambda at=at: [at], self.twist, ["i64"])
             words = em.min(em.sub(STATE_WORDS, start), em.sub(2 * count, done))
             waiting = em.value(f"and i64 {done}, 1")
             self.temper(start, words, waiting)
@@ -67,9 +66,8 @@ class _Draw:
             self.convert(em.div(there, 2), em.div(done, 2))
             last = em.load("i32", 1, em.gep(self.buffer, em.value(f"and i64 {there}, -2"), "i32"))
             em.store("i32", 1, last, self.buffer)
-            return [str(em.add(done, words)), str(em.add(start, words))]
-        _, at = em.loop(0, turns, 1, turn, [("i64", "0"), ("i64", str(used))], unroll=False)
-        em.store("i32", 1, em.value(f"trunc i64 {at} to i32"), place)
+            state.values = [str(em.add(done, words)), str(em.add(start, words))]
+        em.store("i32", 1, em.value(f"trunc i64 {state.values[1]} to i32"), place)
 
     def _words(self, pointer: str, index: Index, width: int) -> Lanes:
         em = self.em
@@ -80,21 +78,14 @@ class _Draw:
 
     def twist(self) -> list[str]:
         """The next block of words, in place; returns that none of them is used."""
-        self._twist(0, STATE_WORDS - MIDDLE_WORDS, MIDDLE_WORDS)
-        self._twist(STATE_WORDS - MIDDLE_WORDS, STATE_WORDS - 1, MIDDLE_WORDS - STATE_WORDS)
-        self._twisted(STATE_WORDS - 1, 1, -(STATE_WORDS - 1), MIDDLE_WORDS - STATE_WORDS)
+        first, last = STATE_WORDS - MIDDLE_WORDS, STATE_WORDS - 1
+        for lo, hi, partner in ((0, first, MIDDLE_WORDS), (first, last, MIDDLE_WORDS - STATE_WORDS)):
+            whole = lo + (hi - lo) // self.width * self.width
+            for begin, end, width in ((lo, whole, self.width), (whole, hi, 1)):
+                for i in self.em.each(begin, end, width):
+                    self._twisted(i, width, 1, partner)
+        self._twisted(last, 1, -last, MIDDLE_WORDS - STATE_WORDS)
         return ["0"]
-
-    def _twist(self, lo: int, hi: int, partner: int) -> None:
-        whole = lo + (hi - lo) // self.width * self.width
-
-        def vector(i: Index, _: list[str]) -> None:
-            self._twisted(i, self.width, 1, partner)
-
-        def single(i: Index, _: list[str]) -> None:
-            self._twisted(i, 1, 1, partner)
-        self.em.loop(lo, whole, self.width, vector, unroll=False)
-        self.em.loop(whole, hi, 1, single, unroll=False)
 
     def _twisted(self, i: Index, width: int, following: int, partner: int) -> None:
         em = self.em
@@ -106,47 +97,28 @@ class _Draw:
 
     def temper(self, start: Index, count: Index, to: Index) -> None:
         """Put ``count`` words of the state into the buffer, tempered."""
-        em = self.em
-
-        def some(width: int) -> None:
-            @em.each(0 if width > 1 else whole, whole if width > 1 else count, width)
-            def body(i: Index) -> None:
-                y = self._words(self.state, em.add(start, i), width)
-                y = y ^ y.op("lshr", 11)
-                y = y ^ (y.op("shl", 7) & 0x9D2C5680)
-                y = y ^ (y.op("shl", 15) & 0xEFC60000)
-                self._put(y ^ y.op("lshr", 18), self.buffer, em.add(to, i))
-        whole = em.mul(em.div(count, self.width), self.width)
-        some(self.width)
-        some(1)
+        for i, width, _ in each_run(self.em, 0, count, self.width):
+            y = self._words(self.state, self.em.add(start, i), width)
+            y = y ^ y.op("lshr", 11)
+            y = y ^ (y.op("shl", 7) & 0x9D2C5680)
+            y = y ^ (y.op("shl", 15) & 0xEFC60000)
+            self._put(y ^ y.op("lshr", 18), self.buffer, self.em.add(to, i))
 
     def convert(self, count: Index, to: Index) -> None:
         """Write ``count`` pairs of the buffer as numbers."""
-        em, half = self.em, self.width // 2
-        whole = em.mul(em.div(count, half), half)
-
-        def some(width: int) -> None:
-            @em.each(0 if width > 1 else whole, whole if width > 1 else count, width)
-            def body(i: Index) -> None:
-                pairs = self._words(self.buffer, em.mul(i, 2), 2 * width)
-                a, b = (self._every_other(pairs, k) for k in (0, 1))
-                x = a.op("lshr", 5).cast("sitofp", "double") * 67108864.0 + b.op("lshr", 6).cast("sitofp", "double")
-                x = x * 2.0 ** -53
-                if self.dtype == F32:
-                    x = x.cast("fptrunc", "float")
-                y, dtype = emit_expr(em, self.expr, [x.ssa], [self.dtype], width)
-                em.write(dtype, width, y, self.output, em.add(to, i))
-        if half > 1:
-            some(half)
-        else:
-            whole = 0
-        some(1)
+        em = self.em
+        for i, width, _ in each_run(em, 0, count, self.width // 2):
+            pairs = self._words(self.buffer, em.mul(i, 2), 2 * width)
+            a, b = (self._every_other(pairs, k) for k in (0, 1))
+            x = a.op("lshr", 5).cast("sitofp", "double") * 67108864.0 + b.op("lshr", 6).cast("sitofp", "double")
+            x = x * 2.0 ** -53
+            if self.dtype == F32:
+                x = x.cast("fptrunc", "float")
+            y, dtype = emit_expr(em, self.expr, [x.ssa], [self.dtype], width)
+            em.write(dtype, width, y, self.output, em.add(to, i))
 
     def _every_other(self, pairs: Lanes, k: int) -> Lanes:
         em, width = self.em, pairs.width // 2
         if width == 1:
-            return Lanes(em, "i32", 1, em.value(f"extractelement <2 x i32> {pairs.ssa}, i64 {k}"))
-        mask = ", ".join(f"i32 {2 * i + k}" for i in range(width))
-        both = f"<{2 * width} x i32>"
-        ssa = em.value(f"shufflevector {both} {pairs.ssa}, {both} poison, <{width} x i32> <{mask}>")
-        return Lanes(em, "i32", width, ssa)
+            return Lanes(em, "i32", 1, em.lane("i32", 2, pairs.ssa, k))
+        return Lanes(em, "i32", width, em.shuffle("i32", 2 * width, pairs.ssa, "poison", range(k, 2 * width, 2)))

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from kusari.ir import PRIMITIVES, Builder, Graph, Kernel, Node, TensorType, Value
 from kusari.ir.nest import Nest, nest_of
 
+from ...sweeps import cost
 from ...target import Target
 from ..text.emitter import Emitter, Index
-from .points import Points, Scope, cost
+from .points import Points, Scope
 from .writer import lanes_of
 
 
@@ -60,14 +61,13 @@ class _Writer:
         scalars = [em.slot(i) for i in range(self.shared)]
         lo, hi = em.chunk(starts[-1])
         ways = [self._prepare(scalars, w) for w in dict.fromkeys(self.widths)]
-
-        @em.each(0, len(self.sizes), unroll=True)
-        def tensor(t: Index) -> None:
+        for t in em.each(0, len(self.sizes)):
             row = em.gep(table, em.mul(t, 3), "i64")
             first, after, size = (em.entry(row, k) for k in range(3))
             begin = em.sub(em.max(lo, first), first)
             end = em.sub(em.min(hi, after), first)
-            em.when(em.compare("slt", begin, end), lambda: self._tensor(t, begin, end, first, after, size, ways))
+            with em.only(em.compare("slt", begin, end)):
+                self._tensor(t, begin, end, first, after, size, ways)
 
     def _prepare(self, scalars: Sequence[str], width: int) -> tuple[Points, Scope]:
         """Values that depend on the shared scalars only, computed once, outside the loop over tensors."""
@@ -88,17 +88,15 @@ class _Writer:
             points.pointers[self.shared:] = pointers
         whole = em.div(size, self.block)
         stop = em.min(end, whole)
-        em.loop(em.mul(begin, self.block), em.mul(stop, self.block), self.block, lambda i, _: self._vector(*ways[0], i))
-        last = em.compare("eq", em.add(end, first), after)
-
-        def rest() -> None:
+        for i in em.each(em.mul(begin, self.block), em.mul(stop, self.block), self.block):
+            self._vector(*ways[0], i)
+        with em.only(em.compare("eq", em.add(end, first), after)):
             start = em.mul(whole, self.block)
             for points, scope in ways[1:]:
-                step = points.width
-                stop = em.mul(em.div(size, step), step)
-                em.loop(start, stop, step, lambda i, _, p=points, s=scope: self._vector(p, s, i))
+                stop = em.mul(em.div(size, points.width), points.width)
+                for i in em.each(start, stop, points.width):
+                    self._vector(points, scope, i)
                 start = stop
-        em.when(last, rest)
 
     def _vector(self, points: Points, root: Scope, at: Index) -> None:
         scope = points.enter(root, 0, at)

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kusari.ir import Arg, Call, DType, Lit
-from kusari.ir.nest import COMBINE, TRANSCENDENTAL, Buffer, Nest, Step, identity
+from kusari.ir.nest import COMBINE, Buffer, Nest, Step, identity
 
+from ...sweeps import depths_of, held
 from ..scalar.dispatch import emit_expr
-from ..text.emitter import Emitter, Index
-from ..text.types import F16, F32, F64, constants, value_type, vector
+from ..text.emitter import Carried, Emitter, Index
+from ..text.tiles import lanes_in
+from ..text.types import F32, F64, constants, splat, value_type, vector
 from .interleave import deinterleave, interleave
 
 
@@ -29,12 +31,7 @@ class Scope:
 
     def get(self, step: int) -> str | None:
         """The value of a step, computed here or around here."""
-        scope: Scope | None = self
-        while scope is not None:
-            if step in scope.values:
-                return scope.values[step]
-            scope = scope.parent
-        return None
+        return self.values.get(step) or (self.parent.get(step) if self.parent else None)
 
 
 class Points:
@@ -54,7 +51,6 @@ class Points:
         self.vector_dim = range(len(nest.dims))[vector_dim]
         self._deinterleaved: dict[int, list[str]] = {}         # operand: its columns at this vector of short rows
         self._waiting: dict[int, dict[int, str]] = {}  # output: columns of short rows that are not written yet
-        self.loops = loops_of(nest)
         self.rows = sum(not d.reduced for d in nest.dims)  # the depth at which a row starts
         self.depth = depths_of(nest)
         count = len(nest.operands) + len(nest.outputs)
@@ -96,20 +92,27 @@ class Points:
         return found
 
     def _compute(self, scope: Scope, step: Step) -> str:
-        if step.kind == "load":
-            if self.is_short_row(self.nest.operands[step.operand]):
-                return self._column(scope, step.operand)
-            return self._load(scope, self.nest.operands[step.operand], self.pointers[step.operand])
+        em, width = self.em, self.width
         if step.kind == "index":
             return self._index(scope, step)
+        if step.kind == "load":
+            buffer = self.nest.operands[step.operand]
+            if self.is_short_row(buffer):
+                return self._column(scope, step.operand)
+            start, stride = em.add(scope.offsets[buffer.strides], buffer.offset), buffer.strides[self.vector_dim]
+            valid = scope.valid if stride else None
+            return em.read(buffer.dtype, width, self.pointers[step.operand], start, stride, valid)
         dtypes = [self.nest.steps[a].dtype for a in step.sources]
         values = [self.value(scope, a) for a in step.sources]
-        return self._call(step, values, dtypes)
-
-    def _load(self, scope: Scope, buffer: Buffer, pointer: str) -> str:
-        stride = buffer.strides[self.vector_dim]
-        start = self.em.add(scope.offsets[buffer.strides], buffer.offset)
-        return self.em.read(buffer.dtype, self.width, pointer, start, stride, scope.valid if stride else None)
+        if self._divides_by_row(step, dtypes):
+            # One reciprocal per row instead of a division per point; it differs by a rounding.
+            return em.binary("fdiv arcp", value_type(step.dtype), width, values[0], values[1])
+        count = iter(range(len(values)))
+        expr = Call(step.fn, tuple(a if isinstance(a, Lit) else Arg(next(count)) for a in step.args))
+        result, dtype = emit_expr(em, expr, values, dtypes, width)
+        if dtype != step.dtype:
+            raise TypeError(f"{step.fn} gives {dtype}, the nest expects {step.dtype}")
+        return result
 
     def is_short_row(self, buffer: Buffer) -> bool:
         """Whether neighbours along the lanes are rows of the short last dim, one behind the other."""
@@ -125,14 +128,15 @@ class Points:
         if operand not in self._deinterleaved:
             n = self.nest.dims[last].extent
             start = em.sub(scope.offsets[buffer.strides], column)
-            left = self.width * n if scope.valid is None else scope.valid * n
-            parts: list[str] = []
-            for at in range(0, n * self.width, self.width):
-                valid = min(self.width, left - at)
-                parts.append(em.read(buffer.dtype, self.width, self.pointers[operand], em.add(start, at), 1, valid)
-                             if valid > 0 else "zeroinitializer")
+            parts = [em.read(buffer.dtype, self.width, self.pointers[operand], em.add(start, k * self.width), 1, valid)
+                     for k, valid in enumerate(self._lanes_of_rows(scope, n))]
+            parts += ["zeroinitializer"] * (n - len(parts))
             self._deinterleaved[operand] = deinterleave(em, value_type(buffer.dtype), self.width, parts)
         return self._deinterleaved[operand][column]
+
+    def _lanes_of_rows(self, scope: Scope, n: int) -> list[int]:
+        """The elements in each vector of the rows of ``n`` at this vector."""
+        return lanes_in(n * (self.width if scope.valid is None else scope.valid), self.width)
 
     def _keep_column(self, scope: Scope, output: int, value: str) -> None:
         """Write the rows at this vector when their last column has come."""
@@ -145,12 +149,9 @@ class Points:
             return
         pointer = self.pointers[len(self.nest.operands) + output]
         start = em.sub(scope.offsets[buffer.strides], column)
-        left = self.width * n if scope.valid is None else scope.valid * n
         parts = interleave(em, value_type(buffer.dtype), self.width, [columns[j] for j in range(n)])
-        for k, x in enumerate(parts):
-            valid = min(self.width, left - k * self.width)
-            if valid > 0:
-                em.write(buffer.dtype, self.width, x, pointer, em.add(start, k * self.width), 1, valid)
+        for k, (x, valid) in enumerate(zip(parts, self._lanes_of_rows(scope, n), strict=False)):
+            em.write(buffer.dtype, self.width, x, pointer, em.add(start, k * self.width), 1, valid)
 
     def _index(self, scope: Scope, step: Step) -> str:
         em, element = self.em, value_type(step.dtype)
@@ -164,18 +165,6 @@ class Points:
             return base
         lanes = constants(element, [stride * i for i in range(self.width)])
         return em.binary("add", element, self.width, base, lanes)
-
-    def _call(self, step: Step, values: Sequence[str], dtypes: Sequence[DType]) -> str:
-        em, element = self.em, value_type(step.dtype)
-        if self._divides_by_row(step, dtypes):
-            # One reciprocal per row instead of a division per point; it differs by a rounding.
-            return em.binary("fdiv arcp", element, self.width, values[0], values[1])
-        count = iter(range(len(values)))
-        expr = Call(step.fn, tuple(a if isinstance(a, Lit) else Arg(next(count)) for a in step.args))
-        result, dtype = emit_expr(em, expr, values, dtypes, self.width)
-        if dtype != step.dtype:
-            raise TypeError(f"{step.fn} gives {dtype}, the nest expects {step.dtype}")
-        return result
 
     def _divides_by_row(self, step: Step, dtypes: Sequence[DType]) -> bool:
         if step.fn != "true_divide" or len(dtypes) != 2 or step.dtype not in (F32, F64):
@@ -203,11 +192,11 @@ class Points:
 
     # Reductions
 
-    def accumulator(self, step: Step) -> tuple[str, str]:
-        """Type and initial value of an accumulator of a ``reduce`` step."""
-        dtype = held(step)
-        element = value_type(dtype)
-        return vector(element, self.width), self.em.splat(element, self.width, identity(step.fn, dtype))
+    def accumulators(self, reductions: Sequence[int]) -> Carried:
+        """The accumulators of ``reduce`` steps, without a point."""
+        held_as = [(self.nest.steps[i].fn, held(self.nest.steps[i])) for i in reductions]
+        return Carried([vector(value_type(d), self.width) for _, d in held_as],
+                       [splat(value_type(d), self.width, identity(fn, d)) for fn, d in held_as])
 
     def combine(self, step: Step, a: str, b: str, width: int | None = None) -> str:
         """Fold two accumulators, or parts of them that are ``width`` lanes wide."""
@@ -231,13 +220,9 @@ class Points:
             mask = constants("i1", [i < scope.valid for i in range(self.width)])
             # Not 0.0: LLVM makes an instruction of choosing between neighbours and zeros that takes 20 ns (vexpandpd).
             none = -0.0 if step.fn == "sum" and dtype.kind == "f" else identity(step.fn, dtype)
-            nothing = self.em.splat(element, self.width, none)
+            nothing = splat(element, self.width, none)
             value = self.em.select(element, self.width, mask, value, nothing)
         return self.combine(step, total, value) if total else value
-
-    def finish(self, step: Step, total: str) -> str:
-        """The value of a reduction from its accumulator, in every lane where lanes are folded too."""
-        return self.rounded(step, self.fold(step, total))
 
     def fold(self, step: Step, total: str) -> str:
         """Fold the lanes of an accumulator, which are neighbours in a row; each of them has the result.
@@ -270,25 +255,10 @@ class Points:
         return total
 
 
-def loops_of(nest: Nest) -> list[int]:
-    """The dims in the order of the loops: reduced ones run inside the others."""
-    return sorted(range(len(nest.dims)), key=lambda i: nest.dims[i].reduced)
-
-
-def depths_of(nest: Nest) -> list[int]:
-    """For each step the number of loops around its position in the text."""
-    place = {d: k for k, d in enumerate(loops_of(nest))}
-    return [max((place[d] + 1 for d in s.dims), default=0) for s in nest.steps]
-
-
-def held(step: Step) -> DType:
-    """The dtype of a reduction's accumulators: float16 sums are kept in float32."""
-    return F32 if step.dtype == F16 and step.fn in ("sum", "prod") else step.dtype
-
-
-def cost(step: Step) -> int:
-    """Instructions of one step, roughly."""
-    if step.kind != "call":
-        return 1
-    slow = step.fn in ("floor_divide", "remainder", "true_divide", "sqrt")
-    return 20 if step.fn in TRANSCENDENTAL else 4 if slow else 1
+def strides_along(nest: Nest, dims: Sequence[int], first: int) -> tuple[int, ...]:
+    """Strides of an array with some of the dims, the last of them with steps of ``first``."""
+    strides = [0] * len(nest.dims)
+    for d in reversed(dims):
+        strides[d] = first
+        first *= nest.dims[d].extent
+    return tuple(strides)

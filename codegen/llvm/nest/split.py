@@ -5,6 +5,7 @@ from math import prod
 
 from kusari.ir.nest import TRANSCENDENTAL, Nest
 
+from ...sweeps import sweeps_of_split
 from ...target import Target
 
 SPLIT_PARTS = 16       # of the outermost reduced dim, for any number of threads: so sums are the same
@@ -38,13 +39,3 @@ def launches_of(nest: Nest, target: Target) -> int:
     if nest.traffic < WORTH_BYTES and calls * nest.size < WORTH_CALLS:
         return 1
     return sweeps_of_split(nest)
-
-
-def sweeps_of_split(nest: Nest) -> int:
-    """Return the number of instructions: the sweeps, and one more for outputs with one element per row.
-
-    Such outputs may have the buffer of an operand of the last sweep, so that sweep does not write them.
-    """
-    full = [nest.is_full(o) for o in range(len(nest.outputs))]
-    last = any(f and nest.store_stage(o) == nest.stages - 1 for o, f in enumerate(full))
-    return nest.stages - 1 + last + (not all(full))

@@ -6,18 +6,19 @@ on the number of threads.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 
 from kusari.ir import Kernel
 from kusari.ir.nest import Nest
 
+from ...sweeps import Sweep, cost, held, nothing, sweeps_of
 from ...target import Target
 from ..text.emitter import Index
 from ..text.types import value_type
-from .points import Scope, cost, held
+from .points import Scope, strides_along
 from .split import SPLIT_PARTS
-from .writer import NestWriter, Sweep, sweeps_of
+from .writer import NestWriter
 
 _PARTIAL_BYTES = 8  # a partial result, whatever its dtype
 
@@ -42,12 +43,7 @@ class _SweepWriter(NestWriter):
         self.stage = min(stage, nest.stages - 1)
         self.reductions = [i for i, s in enumerate(nest.steps) if s.kind == "reduce"]
         self.rows = prod([self.dims[d].extent for d in self.parallel])
-        strides = [0] * len(self.dims)
-        step = 1
-        for d in reversed(self.parallel):
-            strides[d] = step
-            step *= self.dims[d].extent
-        self.row_strides = tuple(strides)
+        self.row_strides = strides_along(nest, self.parallel, 1)
         self.points.walk(self.row_strides)
         self.shared = self.em.slot(len(nest.operands) + len(nest.outputs))
         self.found_at = self.scratch_bytes
@@ -56,7 +52,7 @@ class _SweepWriter(NestWriter):
     def _plan_scratch(self) -> dict[int, int]:
         """Values cross sweeps at the same offset for all threads; if there are several rows none do."""
         if self.parallel:
-            self.sweeps = sweeps_of(self.nest, self.points.depth, keep=False)
+            self.sweeps = sweeps_of(self.nest, self.points.depth, nothing)
         offsets = super()._plan_scratch()
         if self.scratch_bytes:
             self.scratch_base = self.em.slot(len(self.nest.operands) + len(self.nest.outputs))
@@ -64,13 +60,12 @@ class _SweepWriter(NestWriter):
 
     def kernel(self) -> Kernel:
         """Write everything."""
-        root, nest = self.points.root(), self.nest
+        nest = self.nest
         shared = self.found_at + len(self.reductions) * SPLIT_PARTS * self.rows * _PARTIAL_BYTES
+        self._open_all(None if self.sweep is None else -1)
         if self.sweep is None:
-            self.em.when(self.em.compare("eq", "%tid", 0), lambda: self._open(0, root, -1))
             moved = self.rows * _PARTIAL_BYTES * len(nest.outputs)
             return Kernel("llvm", self.symbol, self.em.text(), 0, 0, moved, serial=True, shared=shared)
-        self._open(0, root, -1)
         steps = [s for s, wanted in zip(nest.steps, self.sweep.computed, strict=True) if wanted]
         size = {s: prod([self.dims[d].extent for d in s.dims]) for s in steps}
         work = sum(cost(s) * size[s] for s in steps)
@@ -92,7 +87,8 @@ class _SweepWriter(NestWriter):
             points.fill(scope, points.rows, self.marks, stage + 1)
         if self.sweep is not None:
             sweep = self.sweep
-            em.loop(*em.chunk(SPLIT_PARTS), 1, lambda p, _: self._one(p, sweep, scope), unroll=False)
+            for p in em.each(*em.chunk(SPLIT_PARTS)):
+                self._one(p, sweep, scope)
             return
         for o, step in enumerate(self.nest.results):
             if not self.nest.is_full(o):
@@ -102,10 +98,10 @@ class _SweepWriter(NestWriter):
         """One part of a row."""
         em, points, steps = self.em, self.points, self.nest.steps
         self.part = part
-        carry = [points.accumulator(steps[i]) for i in sweep.reductions]
-        totals = self._nested(0, self.stage, sweep, scope, carry)
+        totals = points.accumulators(sweep.reductions)
+        self._nested(0, self.stage, sweep, scope, totals)
         offset = scope.offsets[self.row_strides]
-        for i, total in zip(sweep.reductions, totals, strict=True):
+        for i, total in zip(sweep.reductions, totals.values, strict=True):
             value, dtype, place = points.fold(steps[i], total), held(steps[i]), self._address(i, part)
             if self.lanes_reduced:
                 em.write(dtype, 1, em.lane(value_type(dtype), self.width, value, 0), place, offset)
@@ -131,7 +127,7 @@ class _SweepWriter(NestWriter):
         hi = em.div(em.mul(em.add(self.part, 1), turns), SPLIT_PARTS)
         return em.mul(lo, step), em.mul(hi, step)
 
-    def _last(self, level: int, rest: Callable[[], list[str]], totals: list[str], types: list[str]) -> list[str]:
+    def _last(self, level: int, rest: Callable[[], list[str]], totals: list[str], types: Sequence[str]) -> list[str]:
         if level:
             return rest()
         return self.em.when(self.em.compare("eq", self.part, SPLIT_PARTS - 1), rest, lambda: totals, types)

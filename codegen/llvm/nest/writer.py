@@ -9,16 +9,17 @@ to compute again wait in the thread's scratch memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
 from itertools import product
 from math import prod
 
 from kusari.ir import Kernel
-from kusari.ir.nest import TRANSCENDENTAL, Nest
+from kusari.ir.nest import Nest
 
+from ...sweeps import Sweep, cost, depths_of, is_transcendental, nothing, sweeps_of
 from ...target import Target
-from ..text.emitter import Emitter, Index
-from .points import Points, Scope, cost, depths_of
+from ..text.emitter import Carried, Emitter, Index
+from .points import Points, Scope, strides_along
 
 LIGHT_INSTRUCTIONS = 8          # per point: up to here more registers hide the latency of memory
 VECTOR_REGISTERS = 4            # one vector fills at most
@@ -32,17 +33,6 @@ LEAST_PARTS = 16                # of a parallel dim, for threads to share it
 COLUMN_LINES = 32               # from this number of lines on columns are long
 COLUMN_REGISTERS = 8            # a vector of long columns fills at most
 COLUMN_PARTS = 4                # long columns should have: of narrow ones, memory is fetched for two
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """The work of one stage at every point: steps computed, steps read back from scratch, steps stored there."""
-
-    computed: tuple[bool, ...]
-    loaded: tuple[int, ...]
-    saved: tuple[int, ...]
-    reductions: tuple[int, ...]
-    stores: tuple[int, ...]
 
 
 def nest_kernel(nest: Nest, target: Target) -> Kernel:
@@ -79,40 +69,6 @@ def has_short_rows(nest: Nest, lanes: int, work: int, of_row: int) -> bool:
         return False
     # An element, a column's or a row's own, or rows one behind the other.
     return all(b.strides[-2:] in ((0, 0), (0, 1), (1, 0), (n, 1)) for b in (*nest.operands, *nest.outputs))
-
-
-def sweeps_of(nest: Nest, depth: Sequence[int], keep: bool) -> list[Sweep]:
-    """Return the work of each stage; with ``keep`` expensive values of innermost points cross stages in scratch."""
-    result: list[Sweep] = []
-    known: dict[int, int] = {}  # steps computed by an earlier sweep, with its number
-    saved: dict[int, list[int]] = {}
-    for stage in range(nest.stages):
-        reductions = tuple(i for i, s in enumerate(nest.steps)
-                           if s.kind == "reduce" and nest.steps[s.sources[0]].stage == stage)
-        stores = tuple(o for o in range(len(nest.outputs)) if nest.is_full(o) and nest.store_stage(o) == stage)
-        marks = [False] * len(nest.steps)
-        for i in reductions:
-            marks[nest.steps[i].sources[0]] = True
-        for o in stores:
-            marks[nest.results[o]] = True
-        loaded: list[int] = []
-        for i in range(len(nest.steps) - 1, -1, -1):
-            step = nest.steps[i]
-            if not marks[i] or step.kind == "reduce":
-                continue
-            if keep and i in known and depth[i] == len(nest.dims) and step.fn in TRANSCENDENTAL:
-                loaded.append(i)
-                marks[i] = False
-                if i not in saved.setdefault(known[i], []):
-                    saved[known[i]].append(i)
-                continue
-            for a in step.sources:
-                marks[a] = True
-        for i, m in enumerate(marks):
-            if m:
-                known.setdefault(i, stage)
-        result.append(Sweep(tuple(marks), tuple(loaded), (), reductions, stores))
-    return [Sweep(s.computed, s.loaded, tuple(saved.get(k, ())), s.reductions, s.stores) for k, s in enumerate(result)]
 
 
 def waiting_in_outputs(nest: Nest, sweeps: Sequence[Sweep]) -> dict[int, int]:
@@ -167,7 +123,8 @@ class NestWriter:
         else:
             self.width, self.resident = self._shape(lanes, work)
         self.points = Points(em, nest, self.width, vector_dim=loops - 2 if self.short else -1)
-        self.sweeps = sweeps_of(nest, depth, keep=not self.resident and bool(self.reduced))
+        crosses = is_transcendental if self.reduced and not self.resident else nothing
+        self.sweeps = sweeps_of(nest, depth, crosses)
         self.scratch = self._plan_scratch()
         self.known: dict[tuple[int, ...], Scope] = {}  # scopes of an unrolled row
 
@@ -227,16 +184,11 @@ class NestWriter:
                     offsets[i] = size
                     size += -(-points * lanes * self.nest.steps[i].dtype.itemsize // 64) * 64
         if size > MOST_SCRATCH_BYTES:
-            self.sweeps = sweeps_of(self.nest, self.points.depth, keep=False)
+            self.sweeps = sweeps_of(self.nest, self.points.depth, nothing)
             offsets, size = {}, 0
         self.scratch_bytes = size
         if size:
-            strides = [0] * len(self.dims)
-            step = lanes
-            for d in reversed(self.reduced):
-                strides[d] = step
-                step *= self.dims[d].extent
-            self.scratch_strides = tuple(strides)
+            self.scratch_strides = strides_along(self.nest, self.reduced, lanes)
             self.points.walk(self.scratch_strides)
             base = self.em.slot(len(self.nest.operands) + len(self.nest.outputs))
             self.scratch_base = self.em.gep(base, self.em.mul("%tid", size), "i8")
@@ -255,15 +207,19 @@ class NestWriter:
 
     def kernel(self) -> Kernel:
         """Write everything."""
-        root = self.points.root()
-        part = self._shared_dim()
-        if part is None:
-            self.em.when(self.em.compare("eq", "%tid", 0), lambda: self._open(0, root, -1))
-        else:
-            self._open(0, root, part)
-        nest = self.nest
+        part, nest = self._shared_dim(), self.nest
+        self._open_all(part)
         work = sum(cost(s) * prod([self.dims[d].extent for d in s.dims]) for s in nest.steps)
         return Kernel("llvm", self.symbol, self.em.text(), self.scratch_bytes, work, nest.traffic, serial=part is None)
+
+    def _open_all(self, part: int | None) -> None:
+        """Open all loops; threads share the one over dim ``part``, or the first does everything for None."""
+        root = self.points.root()
+        if part is None:
+            with self.em.only(self.em.compare("eq", "%tid", 0)):
+                self._open(0, root, -1)
+        else:
+            self._open(0, root, part)
 
     def _shared_dim(self) -> int | None:
         """The parallel dim that threads share: the first with enough parts, or the one with most."""
@@ -290,7 +246,8 @@ class NestWriter:
                 self._open(level + 1, self.points.enter(scope, dim, i), part)
             return
         lo, hi = self.em.chunk(n) if part == dim else (0, n)
-        self.em.loop(lo, hi, 1, lambda i, _: self._open(level + 1, self.points.enter(scope, dim, i), part))
+        for i in self.em.each(lo, hi):
+            self._open(level + 1, self.points.enter(scope, dim, i), part)
 
     def _vectors(self, level: int, scope: Scope, dim: int, part: int) -> None:
         """The innermost parallel loop: whole vectors, then the last lanes, as one more vector of the last thread."""
@@ -298,15 +255,12 @@ class NestWriter:
         whole = n // w * w
         lo, hi = em.chunk(-(-n // w)) if part == dim else (0, n // w)
         if whole:
-            em.loop(em.mul(lo, w), em.min(em.mul(hi, w), whole) if whole < n else em.mul(hi, w), w,
-                    lambda i, _: self._open(level + 1, self.points.enter(scope, dim, i), part))
-
-        def rest() -> None:
-            self._open(level + 1, self.points.enter(scope, dim, whole, n - whole), part)
-        if whole < n and part == dim:
-            em.when(em.compare("eq", "%tid", em.sub("%nth", 1)), rest)
-        elif whole < n:
-            rest()
+            begin, end = em.mul(lo, w), em.mul(hi, w)
+            for i in em.each(begin, em.min(end, whole) if whole < n else end, w):
+                self._open(level + 1, self.points.enter(scope, dim, i), part)
+        if whole < n:
+            with em.only(em.compare("eq", "%tid", em.sub("%nth", 1))) if part == dim else nullcontext():
+                self._open(level + 1, self.points.enter(scope, dim, whole, n - whole), part)
 
     # One row, or one vector of rows
 
@@ -323,16 +277,16 @@ class NestWriter:
     def _sweep(self, stage: int, sweep: Sweep, scope: Scope) -> None:
         """Run over the reduced dims; afterwards the row knows the stage's reductions."""
         steps = [self.nest.steps[i] for i in sweep.reductions]
-        carry = [self.points.accumulator(s) for s in steps]
+        totals = self.points.accumulators(sweep.reductions)
         if not self.reduced:
-            totals = self._point(stage, sweep, scope, [])
+            totals.values = self._point(stage, sweep, scope, [])
         elif self.resident:
-            nothing = [""] * len(steps) if self.nest.size else [v for _, v in carry]
-            totals = self._unrolled(stage, sweep, scope, nothing)
+            nothing = [""] * len(steps) if self.nest.size else totals.values
+            totals.values = self._unrolled(stage, sweep, scope, nothing)
         else:
-            totals = self._nested(0, stage, sweep, scope, carry)
-        for i, s, total in zip(sweep.reductions, steps, totals, strict=True):
-            scope.values[i] = self.points.finish(s, total)
+            self._nested(0, stage, sweep, scope, totals)
+        for i, s, total in zip(sweep.reductions, steps, totals.values, strict=True):
+            scope.values[i] = self.points.rounded(s, self.points.fold(s, total))
 
     def _point(self, stage: int, sweep: Sweep, scope: Scope, totals: Sequence[str]) -> list[str]:
         """The innermost text: loads and calls, then accumulation, then stores.
@@ -344,7 +298,7 @@ class NestWriter:
             if scope.get(i) is None:
                 at, offset, valid = self._scratch_at(scope, i)
                 scope.values[i] = self.em.read(self.nest.steps[i].dtype, self.width, at, offset, 1, valid)
-        points.fill(scope, len(points.loops), sweep.computed, stage)
+        points.fill(scope, len(self.dims), sweep.computed, stage)
         for i in sweep.saved:
             if i in self.scratch:
                 at, offset, valid = self._scratch_at(scope, i)
@@ -355,27 +309,31 @@ class NestWriter:
             points.store(scope, o, self.nest.results[o])
         return result
 
-    def _nested(self, level: int, stage: int, sweep: Sweep, scope: Scope, carry: list[tuple[str, str]]) -> list[str]:
+    def _nested(self, level: int, stage: int, sweep: Sweep, scope: Scope, totals: Carried) -> None:
         """The loops over reduced dims from ``level`` on, carrying the accumulators."""
         dim = self.reduced[level]
-        types = [t for t, _ in carry]
         n, step = self.dims[dim].extent, self.width if dim == self.points.vector_dim else 1
         whole = n // step * step
 
-        def body(i: Index, values: Sequence[str], valid: int | None = None) -> list[str]:
+        def body(i: Index, valid: int | None = None) -> list[str]:
             inner = self.points.enter(scope, dim, i, valid)
             if level + 1 == len(self.reduced):
-                return self._point(stage, sweep, inner, values)
-            self.points.fill(inner, self.points.rows + level + 1, sweep.computed, stage)
-            return self._nested(level + 1, stage, sweep, inner, list(zip(types, values, strict=True)))
-        totals = self.em.loop(*self._range(level, whole, step), step, body, carry)
-        return totals if whole == n else self._last(level, lambda: body(whole, totals, n - whole), totals, types)
+                totals.values = self._point(stage, sweep, inner, totals.values)
+            else:
+                self.points.fill(inner, self.points.rows + level + 1, sweep.computed, stage)
+                self._nested(level + 1, stage, sweep, inner, totals)
+            return totals.values
+        for i in self.em.each(*self._range(level, whole, step), step, totals):
+            body(i)
+        if whole < n:
+            before = totals.values
+            totals.values = self._last(level, lambda: body(whole, n - whole), before, totals.types)
 
     def _range(self, level: int, whole: int, step: int) -> tuple[Index, Index]:
         """The begin and the end of the loop over a reduced dim, which takes whole vectors only."""
         return 0, whole
 
-    def _last(self, level: int, rest: Callable[[], list[str]], totals: list[str], types: list[str]) -> list[str]:
+    def _last(self, level: int, rest: Callable[[], list[str]], totals: list[str], types: Sequence[str]) -> list[str]:
         """Add the lanes behind the last whole vector."""
         return rest()
 
@@ -390,7 +348,7 @@ class NestWriter:
                     left = self.dims[d].extent - i
                     inner = self.points.enter(inner, d, i, left if d == vector and left < self.width else None)
                 self.known[at] = inner
-            for depth in range(self.points.rows + 1, len(self.points.loops)):
+            for depth in range(self.points.rows + 1, len(self.dims)):
                 self.points.fill(self.known[at], depth, sweep.computed, stage)
             totals = self._point(stage, sweep, self.known[at], totals)
         return totals

@@ -16,7 +16,7 @@ from kusari.ir import CASTS, Arg, Call, DType, Expr, Lit, evaluate, walk
 from ...promotion import loop_types
 from ..text.emitter import Emitter
 from ..text.lanes import Lanes
-from ..text.types import BOOL, F16, value_type
+from ..text.types import BOOL, F16, splat, value_type
 from .casts import as_bool, convert, float_to_half, half_to_float
 from .powers import power_literal
 from .scalars import BOOL_BINARY, BOOL_UNARY, FLOAT_BINARY, FLOAT_UNARY, INTEGER_BINARY, INTEGER_UNARY
@@ -60,7 +60,7 @@ def _typed_literal(em: Emitter, value: Any, width: int) -> tuple[Lanes, DType]:
     """A scalar alone has the dtype NumPy gives it."""
     dtype = np.asarray(value).dtype
     element = value_type(dtype)
-    return Lanes(em, element, width, em.splat(element, width, value)), dtype
+    return Lanes(em, element, width, splat(element, width, value)), dtype
 
 
 def _call(em: Emitter, e: Call, operands: list[Typed], width: int) -> Typed:
@@ -72,7 +72,7 @@ def _call(em: Emitter, e: Call, operands: list[Typed], width: int) -> Typed:
     if e.fn in _COMPARE:
         verdict = _out_of_range(e.fn, operands, loop)
         if verdict is not None:
-            return Lanes(em, "i1", width, em.splat("i1", width, verdict)), BOOL
+            return Lanes(em, "i1", width, splat("i1", width, verdict)), BOOL
     if e.fn == "power" and isinstance(operands[1][0], (int, float)) and loop[-1].kind == "f":
         x = _widen(_operand(em, operands[0], loop[0], width))
         y = power_literal(x, float(operands[1][0]))
@@ -88,7 +88,7 @@ def _operand(em: Emitter, operand: Typed, dtype: DType, width: int) -> Lanes:
     if isinstance(value, Lanes):
         assert isinstance(kind, np.dtype)
         return convert(value, kind, dtype)
-    return Lanes(em, value_type(dtype), width, em.splat(value_type(dtype), width, value))
+    return Lanes(em, value_type(dtype), width, splat(value_type(dtype), width, value))
 
 
 _COMPARE: dict[str, tuple[str, str, Callable[[Any, Any], bool]]] = {

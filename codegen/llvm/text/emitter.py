@@ -5,7 +5,10 @@ indices happens here, so the text holds constants wherever a shape is constant.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import operator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from kusari.ir import DType
 
@@ -13,6 +16,14 @@ from ...target import Target
 from .types import constant, constants, memory_type, splat, suffix, vector
 
 Index = int | str
+
+
+@dataclass
+class Carried:
+    """Values that a loop carries from turn to turn, with their LLVM types."""
+
+    types: Sequence[str]
+    values: list[str]
 
 
 class Emitter:
@@ -77,8 +88,8 @@ class Emitter:
         self._functions.append(inner)
         return inner
 
-    def call(self, function: Emitter, *arguments: Index) -> None:
-        """Call a function made by ``function``."""
+    def call(self, function: Emitter, *arguments: object) -> None:
+        """Call a function made by ``function``; arguments are written as they print."""
         typed = [f"{ty} {x}" for ty, x in zip(function._parameters, arguments, strict=True)]
         self.line(f"call void @{function.symbol}({', '.join(typed)})")
 
@@ -91,35 +102,31 @@ class Emitter:
 
     # Indices
 
+    def _index(self, fold: Callable[[int, int], int], name: str, a: Index, b: Index) -> Index:
+        """``fold`` of known numbers, else an instruction, or an intrinsic if ``name`` is ``smin`` or ``smax``."""
+        if isinstance(a, int) and isinstance(b, int):
+            return fold(a, b)
+        if name in ("smin", "smax"):
+            return self.intrinsic(name, "i64", 1, str(a), str(b))
+        return self.value(f"{name} i64 {a}, {b}")
+
     def add(self, a: Index, b: Index) -> Index:
         """``a + b``."""
-        if isinstance(a, int) and isinstance(b, int):
-            return a + b
-        if a == 0 or b == 0:
-            return b if a == 0 else a
-        return self.value(f"add nsw i64 {a}, {b}")
+        return b if a == 0 else a if b == 0 else self._index(operator.add, "add nsw", a, b)
 
     def sub(self, a: Index, b: Index) -> Index:
         """``a - b``."""
-        if isinstance(a, int) and isinstance(b, int):
-            return a - b
-        return a if b == 0 else self.value(f"sub nsw i64 {a}, {b}")
+        return a if b == 0 else self._index(operator.sub, "sub nsw", a, b)
 
     def mul(self, a: Index, b: Index) -> Index:
         """``a * b``."""
-        if isinstance(a, int) and isinstance(b, int):
-            return a * b
-        if a == 0 or b == 0:
+        if 0 in (a, b):
             return 0
-        if a == 1 or b == 1:
-            return b if a == 1 else a
-        return self.value(f"mul nsw i64 {a}, {b}")
+        return b if a == 1 else a if b == 1 else self._index(operator.mul, "mul nsw", a, b)
 
     def div(self, a: Index, b: Index) -> Index:
         """``a // b`` of numbers that are not negative."""
-        if isinstance(a, int) and isinstance(b, int):
-            return a // b
-        return a if b == 1 else self.value(f"udiv i64 {a}, {b}")
+        return a if b == 1 else self._index(lambda a, b: a // b, "udiv", a, b)
 
     def divmod(self, a: Index, b: Index) -> tuple[Index, Index]:
         """Quotient and remainder of numbers that are not negative."""
@@ -128,15 +135,11 @@ class Emitter:
 
     def min(self, a: Index, b: Index) -> Index:
         """The smaller one."""
-        if isinstance(a, int) and isinstance(b, int):
-            return min(a, b)
-        return self.intrinsic("smin", "i64", 1, str(a), str(b))
+        return self._index(min, "smin", a, b)
 
     def max(self, a: Index, b: Index) -> Index:
         """The larger one."""
-        if isinstance(a, int) and isinstance(b, int):
-            return max(a, b)
-        return self.intrinsic("smax", "i64", 1, str(a), str(b))
+        return self._index(max, "smax", a, b)
 
     def compare(self, predicate: str, a: Index, b: Index) -> str:
         """An i1: ``predicate`` is ``eq ne slt sle sgt sge``."""
@@ -152,93 +155,85 @@ class Emitter:
 
     # Control
 
-    def loop(self, lo: Index, hi: Index, step: Index, body: Callable[[Index, list[str]], Sequence[str] | None],
-             carry: Sequence[tuple[str, str]] = (), unroll: bool = True,
-             until: Callable[[list[str]], str] | None = None) -> list[str]:
-        """``for i in range(lo, hi, step)``: ``body(i, values)`` returns the next carried values; returns the last ones.
+    def each(self, lo: Index, hi: Index, step: Index = 1, carried: Carried | None = None,
+             until: Callable[[list[str]], str] | None = None) -> Iterator[Index]:
+        """``for i in em.each(lo, hi, step):`` writes the loop of which Python runs the body once.
 
-        An empty range runs nothing and returns the initial values; a range known to have one turn has no jump.
-        ``unroll=False`` keeps LLVM from unrolling: bodies that fill the registers only get longer by it. ``until``
-        decides by the values after a turn whether it was the last.
+        An empty range runs nothing; a range known to have one turn has no jump. The body replaces the values that are
+        ``carried`` by the next ones; ``until`` decides by them whether a turn was the last.
         """
-        initial = [v for _, v in carry]
-        known = isinstance(lo, int) and isinstance(hi, int)
+        carried = carried or Carried((), [])
+        initial, known = carried.values, False
         if isinstance(lo, int) and isinstance(hi, int):
+            known = True
             if lo >= hi:
-                return initial
+                return
             if isinstance(step, int) and lo + step >= hi:
-                return list(body(lo, initial) or ())
+                yield lo
+                return
         before, top, done = self._block, self._fresh("loop"), self._fresh("done")
-        if known:
-            self.line(f"br label %{top}")
-        else:
-            self.line(f"br i1 {self.compare('slt', lo, hi)}, label %{top}, label %{done}")
+        self.line(f"br label %{top}" if known else
+                  f"br i1 {self.compare('slt', lo, hi)}, label %{top}, label %{done}")
         self._label(top)
         i = f"%{self._fresh('i')}"
-        phis = [f"%{self._fresh('c')}" for _ in carry]
+        phis = [f"%{self._fresh('c')}" for _ in initial]
         place = len(self._lines)
         self._lines.extend([""] * (1 + len(phis)))
-        last = list(body(i, phis) or ())
+        carried.values = list(phis)
+        yield i
+        last = carried.values
         if len(last) != len(phis):
-            raise ValueError(f"the loop carries {len(phis)} values, its body returned {len(last)}")
+            raise ValueError(f"the loop carries {len(phis)} values, its body left {len(last)}")
         following = self.value(f"add nsw i64 {i}, {step}")
         end = self._block
         self._lines[place] = f"  {i} = phi i64 [{lo}, %{before}], [{following}, %{end}]"
-        for k, (name, (ty, first)) in enumerate(zip(phis, carry, strict=True)):
+        for k, (name, ty, first) in enumerate(zip(phis, carried.types, initial, strict=True)):
             self._lines[place + 1 + k] = f"  {name} = phi {ty} [{first}, %{before}], [{last[k]}, %{end}]"
         again = self.compare("slt", following, hi)
         if until is not None:
             again = self.value(f"select i1 {until(last)}, i1 false, i1 {again}")
-        self.line(f"br i1 {again}, label %{top}, label %{done}{'' if unroll else self._no_unroll()}")
+        self.line(f"br i1 {again}, label %{top}, label %{done}")
         self._label(done)
-        if known:
-            return last
-        return [self.value(f"phi {ty} [{first}, %{before}], [{v}, %{end}]")
-                for (ty, first), v in zip(carry, last, strict=True)]
-
-    def each(self, lo: Index, hi: Index, step: Index = 1,
-             unroll: bool = False) -> Callable[[Callable[[Index], None]], None]:
-        """Decorator that writes ``for i in range(lo, hi, step)`` of a function of ``i``, where the function stands."""
-        def write(body: Callable[[Index], None]) -> None:
-            self.loop(lo, hi, step, lambda i, _: body(i), unroll=unroll)
-        return write
-
-    def _no_unroll(self) -> str:
-        number = len(self._metadata)
-        self._metadata.append(f'!{number} = distinct !{{!{number}, !{{!"llvm.loop.unroll.disable"}}}}\n')
-        return f", !llvm.loop !{number}"
+        if not known:
+            carried.values = [self.value(f"phi {ty} [{first}, %{before}], [{v}, %{end}]")
+                              for ty, first, v in zip(carried.types, initial, last, strict=True)]
 
     def _weights(self, yes: int, no: int) -> str:
         number = len(self._metadata)
         self._metadata.append(f'!{number} = !{{!"branch_weights", i32 {yes}, i32 {no}}}\n')
         return f", !prof !{number}"
 
-    def when(self, condition: str, then: Callable[[], Sequence[str] | None],
-             otherwise: Callable[[], Sequence[str] | None] | None = None, types: Sequence[str] = (),
-             rare: bool = False) -> list[str]:
-        """If and else; both return values of ``types``, merged in the result.
-
-        LLVM moves ``rare`` branches out of the way.
-        """
+    @contextmanager
+    def only(self, condition: str, rare: bool = False) -> Generator[None]:
+        """``with em.only(condition):`` writes a branch that runs if the condition holds."""
         yes, join = self._fresh("then"), self._fresh("join")
-        no = self._fresh("else") if otherwise else join
-        before = self._block
-        self.line(f"br i1 {condition}, label %{yes}, label %{no}{self._weights(1, 1000) if rare else ''}")
+        self.line(f"br i1 {condition}, label %{yes}, label %{join}{self._weights(1, 1000) if rare else ''}")
         self._label(yes)
-        left = list(then() or ())
-        left_end, right_end = self._block, before
+        yield
         self.line(f"br label %{join}")
-        right: list[str] = []
-        if otherwise:
-            self._label(no)
-            right = list(otherwise() or ())
-            right_end = self._block
+        self._label(join)
+
+    def either(self, condition: str, rare: bool = False) -> Iterator[bool]:
+        """``for holds in em.either(condition):`` writes one branch and then the other: Python runs the body twice.
+
+        LLVM moves branches out of the way whose condition is ``rare``.
+        """
+        yes, join, no = self._fresh("then"), self._fresh("join"), self._fresh("else")
+        self.line(f"br i1 {condition}, label %{yes}, label %{no}{self._weights(1, 1000) if rare else ''}")
+        for holds, label in ((True, yes), (False, no)):
+            self._label(label)
+            yield holds
             self.line(f"br label %{join}")
         self._label(join)
-        if not len(left) == len(right) == len(types):
-            raise ValueError(f"both branches must give {len(types)} values, they gave {len(left)} and {len(right)}")
-        return [self.value(f"phi {ty} [{a}, %{left_end}], [{b}, %{right_end}]")
-                for ty, a, b in zip(types, left, right, strict=True)]
+
+    def when(self, condition: str, then: Callable[[], Sequence[str]], otherwise: Callable[[], Sequence[str]],
+             types: Sequence[str]) -> list[str]:
+        """If and else that return values of ``types``; returns those of the branch that runs."""
+        ends = [((then if holds else otherwise)(), self._block) for holds in self.either(condition)]
+        if any(len(values) != len(types) for values, _ in ends):
+            raise ValueError(f"both branches must give {len(types)} values, they gave {[len(v) for v, _ in ends]}")
+        return [self.value(f"phi {ty} " + ", ".join(f"[{values[k]}, %{end}]" for values, end in ends))
+                for k, ty in enumerate(types)]
 
     # Memory
 
@@ -310,7 +305,7 @@ class Emitter:
             x = self.collect(element, width, (self.load(element, 1, self.gep(pointer, self.mul(lane, stride), element))
                                               for lane in range(some)), zeros=some < width)
         if dtype.kind == "b":
-            x = self.value(f"icmp ne {vector('i8', width)} {x}, {self.splat('i8', width, 0)}")
+            x = self.value(f"icmp ne {vector('i8', width)} {x}, {splat('i8', width, 0)}")
         return x
 
     def write(self, dtype: DType, width: int, x: str, base: str, index: Index, stride: Index = 1,
@@ -338,10 +333,6 @@ class Emitter:
         """Bring the cache line at ``pointer`` closer, for reading; any address will do."""
         self.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         self.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 2, i32 1)")
-
-    def splat(self, element: str, width: int, value: float | int | bool) -> str:
-        """A literal of ``width`` equal elements."""
-        return splat(element, width, value)
 
     def broadcast(self, element: str, width: int, scalar: str) -> str:
         """A vector of ``width`` copies of an SSA scalar."""
@@ -402,22 +393,19 @@ class Emitter:
             step //= 2
         return result
 
-    def halves(self, element: str, width: int, x: str, combine: Callable[[int, str, str], str]) -> str:
-        """Fold a vector to a scalar: ``combine(width, low half, high half)`` until one element is left."""
-        while width > 2:
-            width //= 2
-            low = self.shuffle(element, 2 * width, x, "poison", range(width))
-            high = self.shuffle(element, 2 * width, x, "poison", range(width, 2 * width))
-            x = combine(width, low, high)
-        return x if width == 1 else combine(1, self.lane(element, 2, x, 0), self.lane(element, 2, x, 1))
-
     def lane(self, element: str, width: int, x: str, lane: int) -> str:
         """One element of a vector."""
         return self.value(f"extractelement {vector(element, width)} {x}, i64 {lane}")
 
     def horizontal(self, op: str, element: str, width: int, x: str) -> str:
         """Fold the lanes of a vector with a two-operand instruction such as ``fadd``; a tree, so its order is fixed."""
-        return self.halves(element, width, x, lambda w, a, b: self.binary(op, element, w, a, b))
+        while width > 2:
+            width //= 2
+            low, high = (self.shuffle(element, 2 * width, x, "poison", range(at, at + width)) for at in (0, width))
+            x = self.binary(op, element, width, low, high)
+        if width == 1:
+            return x
+        return self.binary(op, element, 1, self.lane(element, 2, x, 0), self.lane(element, 2, x, 1))
 
 
 def _bytes(element: str) -> int:

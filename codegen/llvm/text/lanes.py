@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from .emitter import Emitter
-from .types import vector
+from .types import splat, vector
 
 _BITS = {"half": "i16", "float": "i32", "double": "i64"}
 MANTISSA = {"float": 23, "double": 52}
@@ -31,7 +31,7 @@ class Lanes:
 
     def like(self, value: float | int) -> Lanes:
         """A literal of the same type."""
-        return Lanes(self.em, self.element, self.width, self.em.splat(self.element, self.width, value))
+        return Lanes(self.em, self.element, self.width, splat(self.element, self.width, value))
 
     def _other(self, x: Lanes | float | int) -> Lanes:
         return x if isinstance(x, Lanes) else self.like(x)

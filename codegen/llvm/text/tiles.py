@@ -1,10 +1,10 @@
 """Ranges cut in tiles, and loops over them."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from .emitter import Emitter, Index
+from .emitter import Carried, Emitter, Index
 
 
 @dataclass(frozen=True)
@@ -39,26 +39,52 @@ def full_tiles(n: int, size: int) -> list[Tiles]:
     return [t for t in tiles if t.count and t.size]
 
 
+def lanes_in(n: int, width: int) -> list[int]:
+    """The number of elements in each vector of a run of ``n``."""
+    return [min(width, n - j) for j in range(0, n, width)]
+
+
 def count_tiles(tiles: Sequence[Tiles]) -> int:
     """Number of tiles."""
     return sum(t.count for t in tiles)
 
 
-def for_tiles(em: Emitter, tiles: Sequence[Tiles], part: tuple[Index, Index] | None,
-              body: Callable[[Index, int], None]) -> None:
-    """``body(start, size)`` for the tiles whose numbers are in ``part`` (all of them for None)."""
+def tiles_in(em: Emitter, tiles: Sequence[Tiles], part: tuple[Index, Index] | None = None,
+             ) -> Iterator[tuple[Index, int]]:
+    """Loops over the tiles whose numbers are in ``part`` (all of them for None): begin and size of each."""
     for t in tiles:
         lo, hi = (t.first, t.first + t.count) if part is None else (
             em.max(part[0], t.first), em.min(part[1], t.first + t.count))
-
-        @em.each(lo, hi)
-        def turn(i: Index, t: Tiles = t) -> None:
-            body(em.add(em.mul(em.sub(i, t.first), t.size), t.start), t.size)
+        for i in em.each(lo, hi):
+            yield em.add(em.mul(em.sub(i, t.first), t.size), t.start), t.size
 
 
-def each_tile(em: Emitter, n: int, size: int) -> Callable[[Callable[[Index, int], None]], None]:
-    """Decorator that writes the loops of ``f(start, size)`` over the ``full_tiles`` of a range, where ``f`` stands."""
-    def write(body: Callable[[Index, int], None]) -> None:
-        for t in full_tiles(n, size):
-            em.loop(t.start, t.stop, t.size, lambda i, _, t=t: body(i, t.size), unroll=False)
-    return write
+def each_tile(em: Emitter, n: int, size: int, carried: Carried | None = None) -> Iterator[tuple[Index, int]]:
+    """Loops over the ``full_tiles`` of a range: begin and size of each."""
+    for t in full_tiles(n, size):
+        for i in em.each(t.start, t.stop, t.size, carried):
+            yield i, t.size
+
+
+def each_run(em: Emitter, lo: Index, hi: Index, width: int) -> Iterator[tuple[Index, int, int | None]]:
+    """Loops over the vectors of a range: begin, width and valid lanes; unknown ends are done element by element."""
+    if isinstance(lo, int) and isinstance(hi, int):
+        whole = lo + (hi - lo) // width * width
+        yield from ((i, width, None) for i in em.each(lo, whole, width))
+        if whole < hi:
+            yield whole, width, hi - whole
+        return
+    stop = em.add(lo, em.mul(em.div(em.max(em.sub(hi, lo), 0), width), width))
+    yield from ((i, width, None) for i in em.each(lo, stop, width))
+    yield from ((i, 1, None) for i in em.each(stop, hi))
+
+
+def each_index(em: Emitter, extents: Sequence[int], steps: Sequence[int], carried: Carried | None = None,
+               offset: Index = 0, number: Index = 0) -> Iterator[tuple[Index, Index]]:
+    """Nested loops over ``extents``: the offset, where a step along an axis is ``steps``, and the number in C order."""
+    if not extents:
+        yield offset, number
+        return
+    for i in em.each(0, extents[0], carried=carried):
+        yield from each_index(em, extents[1:], steps[1:], carried, em.add(offset, em.mul(i, steps[0])),
+                              em.add(em.mul(number, extents[0]), i))

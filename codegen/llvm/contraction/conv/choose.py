@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from kusari.ir import Arg, Choice
 
+from ....contractions import ConvSpec, Direction
 from ....target import Target
-from .spec import ConvSpec, Direction
 
 Algorithm = Literal["product", "panels", "columns", "direct", "taps"]
 
@@ -46,18 +46,19 @@ def explanation(found: Sequence[Candidate]) -> Choice:
                   tuple((c.name, c.cycles) for c in others))
 
 
-# The module whose ``choose(spec, target)`` returns the plan of each algorithm of a direction.
-_MODULES: dict[Direction, dict[Algorithm, str]] = {
-    "forward": {"product": "product", "panels": "panel_shape", "direct": "direct"},
-    "input": {"product": "product", "panels": "panel_shape", "columns": "columns", "direct": "direct"},
-    "weight": {"taps": "weights", "direct": "direct_weights"},
+# The writer of each algorithm of a direction; ``choose(spec, target)`` of its module returns the plan that it takes.
+_WRITERS: dict[Direction, dict[Algorithm, str]] = {
+    "forward": {"product": "product.Product", "panels": "panels.Panels", "direct": "direct.Direct"},
+    "input": {"product": "product.Product", "panels": "panels.Panels", "columns": "columns.Columns",
+              "direct": "direct.Direct"},
+    "weight": {"taps": "weights.Weights", "direct": "direct_weights.DirectWeights"},
 }
 _MOST_TAPS = 64  # each is text where gradients of weights are computed directly
 
 
 def suits(algorithm: Algorithm, spec: ConvSpec) -> bool:
     """Whether an algorithm can compute ``spec``."""
-    if algorithm not in _MODULES[spec.direction]:
+    if algorithm not in _WRITERS[spec.direction]:
         return False
     if algorithm == "product":
         return spec.is_plain and spec.groups == 1
@@ -67,10 +68,10 @@ def suits(algorithm: Algorithm, spec: ConvSpec) -> bool:
     return algorithm != "direct" or spec.direction == "forward" or set(spec.stride) == {1}
 
 
-def count(algorithm: Algorithm, spec: ConvSpec, target: Target) -> float:
-    """Cycles of one core that an algorithm, if it suits, is expected to take."""
-    module: Any = import_module(f"{__package__}.{_MODULES[spec.direction][algorithm]}")
-    return module.choose(spec, target).cycles
+def module_of(algorithm: Algorithm, spec: ConvSpec) -> tuple[Any, str]:
+    """The module of an algorithm, imported when it is needed, and the name of the writer in it."""
+    module, _, writer = _WRITERS[spec.direction][algorithm].partition(".")
+    return import_module(f"{__package__}.{module}"), writer
 
 
 def defined(spec: ConvSpec, target: Target) -> list[Candidate]:
@@ -80,5 +81,6 @@ def defined(spec: ConvSpec, target: Target) -> list[Candidate]:
 
 @lru_cache(maxsize=256)
 def _counted(spec: ConvSpec, target: Target) -> list[Candidate]:
-    found = [Candidate(count(name, spec, target), name) for name in _MODULES[spec.direction] if suits(name, spec)]
+    found = [Candidate(module_of(name, spec)[0].choose(spec, target).cycles, name)
+             for name in _WRITERS[spec.direction] if suits(name, spec)]
     return sorted(found, key=lambda c: c.cycles)

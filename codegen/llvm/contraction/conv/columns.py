@@ -11,7 +11,9 @@ from math import prod
 
 from kusari.ir.costs import ADD_CYCLES, COPY_CYCLES
 
+from ....contractions import ConvSpec
 from ....target import Target
+from ...text.array import Array
 from ...text.emitter import Emitter, Index
 from ...text.tiles import each_tile, full_tiles
 from ...text.types import vector
@@ -19,8 +21,7 @@ from ..cycles import MOST_TILE_ROWS, step_cycles, tile_rows
 from ..epilogue import Epilogue
 from ..tile import Factors
 from .geometry import even_samples, whole_image
-from .spec import ConvSpec
-from .stage import PIECE_WORDS, Pieces, each_row, together
+from .stage import PIECE_WORDS, Pieces, each_row, together, words_of_piece
 from .writer import ConvWriter
 
 
@@ -33,7 +34,6 @@ class ColumnShape:
 
     rows: int
     vectors: int
-    width: int
     samples: int
     cycles: float
 
@@ -48,15 +48,13 @@ def choose(spec: ConvSpec, target: Target) -> ColumnShape:
     runs = -(-spec.out[-1] // piece) * prod(spec.out[:-1])
     add = 2.0 + piece if spec.out[-1] % piece else ADD_CYCLES  # with a mask two more than lanes
     copied = spec.n * spec.features * -(-spec.positions // width)
-    best: ColumnShape | None = None
+    found: list[ColumnShape] = []
     for vectors in range(1, 9):
         columns = vectors * width
         samples = 1 if spec.positions > columns else even_samples(spec.n, columns // spec.positions)
         blocks = -(-spec.n // samples)
         panels = [(t.count * blocks, -(-t.size // width)) for t in full_tiles(samples * spec.positions, columns)]
         most = min(tile_rows(target, vectors), MOST_TILE_ROWS, rows)
-        if most < 1:
-            continue
         for height in range(max(1, most - 4), most + 1):
             tiles = -(-rows // height) * last
             cost = add * rows * last * runs * samples * blocks
@@ -65,10 +63,8 @@ def choose(spec: ConvSpec, target: Target) -> ColumnShape:
             # Panels are copied; images are cleared, and read again for the epilogue.
             cost += COPY_CYCLES * copied + 3.0 * spec.n * spec.channels * prod(spec.size) / width
             cost *= spec.groups * (1 + 0.01 * (len(panels) - 1))
-            if best is None or cost < best.cycles:
-                best = ColumnShape(height, vectors, width, samples, cost)
-    assert best is not None
-    return best
+            found.append(ColumnShape(height, vectors, samples, cost))
+    return min(found, key=lambda shape: shape.cycles)
 
 
 def piece_width(spec: ConvSpec, width: int) -> int:
@@ -92,30 +88,30 @@ class Columns(ConvWriter[ColumnShape]):
     """
 
     def __init__(self, em: Emitter, spec: ConvSpec, shape: ColumnShape) -> None:
-        super().__init__(em, spec, shape, shape.width)
-        self.piece = piece_width(spec, shape.width)
+        super().__init__(em, spec, shape)
+        self.piece = piece_width(spec, self.width)
         # Pieces of neighbouring rows do not overlap, masked lanes included: a load would wait for a recent store.
         self.image, self.offsets = whole_image(spec.windows, -(-spec.out[-1] // self.piece) * self.piece)
-        self.columns = shape.vectors * shape.width
+        self.columns = shape.vectors * self.width
         self.last = spec.kernel[-1]
         self.outer = spec.taps // self.last
         self.rows = spec.channels * self.outer
         self.sample = spec.channels * self.image.size
-        self.blocks = -(-spec.n // shape.samples)
+        self.finish: Emitter | None = None
 
     def write(self) -> int:
         em, spec, shape = self.em, self.spec, self.plan
+        self.read_slots()
         self.own, self.panel, self.table, self.buffer = self.scratch(
-            shape.samples * self.sample + 2 * shape.width, spec.features * self.columns + shape.width,
-            (2 * self.columns + 2) * 8 * PIECE_WORDS // self.size, shape.rows * self.columns + shape.width)
-        self.pieces = Pieces(em, self.image, self.sample, self.table, self.piece)
-        taps = em.table("i64", self.offsets)
-        self.add = self._add_function(taps)
-        self.finish: Emitter | None = None
-        tasks = self.blocks * spec.groups
+            shape.samples * self.sample + 2 * self.width, spec.features * self.columns + self.width,
+            (2 * self.columns + 2) * 8 * PIECE_WORDS // self.size, shape.rows * self.columns + self.width)
+        self.pieces = Pieces(em, self.image, self.sample, f"{self.table}", self.piece)
+        self.add = self._add_function(em.table("i64", self.offsets))
+        tasks = -(-spec.n // shape.samples) * spec.groups
         if tasks < 4 and spec.channels > 1:
             lo, hi = em.chunk(spec.channels)
-            em.when(em.compare("slt", lo, hi), lambda: self._images((0, tasks), lo, hi))
+            with em.only(em.compare("slt", lo, hi)):
+                self._images((0, tasks), lo, hi)
         else:
             self._images(em.chunk(tasks), 0, spec.channels)
         return self.scratch_bytes
@@ -123,70 +119,50 @@ class Columns(ConvWriter[ColumnShape]):
     def _images(self, tasks: tuple[Index, Index], lo: Index, hi: Index) -> None:
         """The channels ``lo`` to ``hi`` of all images that are this thread's."""
         em, spec, shape = self.em, self.spec, self.plan
-
-        @em.each(*tasks)
-        def image(i: Index) -> None:
+        for i in em.each(*tasks):
             block, group = em.divmod(i, spec.groups)
             first = em.min(em.mul(block, shape.samples), spec.n - shape.samples)
-
-            @em.each(0, shape.samples)
-            def wipe(s: Index) -> None:
+            for s in em.each(0, shape.samples):
                 start = em.add(em.mul(s, self.sample), em.mul(lo, self.image.size))
-                self.clear(self.at(self.own, start), em.mul(em.sub(hi, lo), self.image.size))
+                self.clear(self.own.at(start), em.mul(em.sub(hi, lo), self.image.size))
             filters = self.filters(group)
-            if shape.samples > 1:
-                self._panel(first, group, 0, shape.samples * spec.positions, filters, lo, hi)
-            else:
-                @each_tile(em, spec.positions, self.columns)
-                def panel(column: Index, breadth: int) -> None:
-                    self._panel(first, group, column, breadth, filters, lo, hi)
+            most = shape.samples * spec.positions if shape.samples > 1 else self.columns
+            for column, breadth in each_tile(em, shape.samples * spec.positions, most):
+                self._panel(first, group, column, breadth, filters, lo, hi)
             self._results(first, group, lo, hi)
 
     # Products
 
-    def _panel(self, first: Index, group: Index, column: Index, breadth: int, filters: str, lo: Index,
+    def _panel(self, first: Index, group: Index, column: Index, breadth: int, filters: Array, lo: Index,
                hi: Index) -> None:
-        em, spec, shape = self.em, self.spec, self.plan
-        count = self.pieces.find(spec.out, column, breadth)
+        em, rows, tile = self.em, self.plan.rows, self.tile
+        count = self.pieces.find(self.spec.out, column, breadth)
         self._copy(first, group, column, breadth)
-        vectors = -(-breadth // shape.width)
+        vectors = -(-breadth // self.width)
         start, end = em.mul(lo, self.outer), em.mul(hi, self.outer)
-
-        def tile(tap: Index, row: Index) -> None:
-            # The last tile begins earlier and leaves out the rows that are done, or another thread's.
-            at = em.min(row, self.rows - shape.rows)
-            sums = self._multiply(self.at(filters, em.add(em.mul(at, self.last), tap)), vectors)
-            self.tile.store(sums, self.buffer, self.columns, vectors)
-            until = em.min(em.add(at, shape.rows), end)
-            em.call(self.add, self.buffer, self.own, self.table, count, tap, at, row, until)
-        em.loop(0, self.last, 1, lambda tap, _: em.loop(start, end, shape.rows, lambda row, _: tile(tap, row),
-                                                        unroll=False), unroll=False)
+        for tap in em.each(0, self.last):
+            for row in em.each(start, end, rows):
+                # The last tile begins earlier and leaves out the rows that are done, or another thread's.
+                at = em.min(row, self.rows - rows)
+                a = filters.at(em.add(em.mul(at, self.last), tap))
+                elements = Factors(a, self.spec.channels * self.spec.taps, [i * self.last for i in range(rows)], True)
+                columns = Factors(self.panel, self.columns, tile.neighbours(vectors))
+                tile.multiply(elements, columns, self.spec.features, self.buffer, self.columns, False)
+                until = em.min(em.add(at, rows), end)
+                em.call(self.add, self.buffer, self.own, self.table, count, tap, at, row, until)
 
     def _copy(self, first: Index, group: Index, column: Index, breadth: int) -> None:
         """The panel: ``breadth`` columns of the gradients of all features."""
-        em, spec, width = self.em, self.spec, self.plan.width
+        em, spec = self.em, self.spec
         each = breadth // self.plan.samples
-
-        @em.each(0, self.plan.samples)
-        def sample(s: Index) -> None:
+        for s in em.each(0, self.plan.samples):
             feature = em.add(em.mul(em.add(first, s), spec.k), em.mul(group, spec.features))
-            source = self.at(self.slots[0], em.add(em.mul(feature, spec.positions), column))
-            target = self.at(self.panel, em.mul(s, each))
-
-            @em.each(0, spec.features)
-            def line(o: Index) -> None:
-                here = self.at(source, em.mul(o, spec.positions))
-                there = self.at(target, em.mul(o, self.columns))
-                for t in full_tiles(each, width):
-                    for j in range(t.start, t.start + t.count * t.size, t.size):
-                        x = em.load(self.element, width, self.at(here, j), t.size)
-                        em.store(self.element, width, x, self.at(there, j), t.size)
-
-    def _multiply(self, a: str, vectors: int) -> list[str]:
-        tile, rows = self.tile, self.plan.rows
-        filters = Factors(a, self.spec.channels * self.spec.taps, [i * self.last for i in range(rows)], True)
-        return tile.product(filters, Factors(self.panel, self.columns, tile.neighbours(vectors)), self.spec.features,
-                            tile.zeros(rows, vectors))
+            source = self.array(self.slots[0]).at(em.add(em.mul(feature, spec.positions), column))
+            target = self.panel.at(em.mul(s, each))
+            for o in em.each(0, spec.features):
+                here, there = source.at(em.mul(o, spec.positions)), target.at(em.mul(o, self.columns))
+                for j in range(0, each, self.width):
+                    there.store(here.load(j, each - j), j, each - j)
 
     def _add_function(self, taps: str) -> Emitter:
         """``add(tile, images, pieces, count, tap, first, from, until)``: add the rows of a tile to the images.
@@ -197,29 +173,22 @@ class Columns(ConvWriter[ColumnShape]):
         width, element = self.piece, self.element
         em = self.em.function("add", ["ptr %tile", "ptr %images", "ptr %pieces", "i64 %count", "i64 %tap",
                                       "i64 %first", "i64 %from", "i64 %until"])
-        even = self.spec.out[-1] % width == 0
+        tile, images = (Array(em, element, width, p) for p in ("%tile", "%images"))
 
-        @em.each("%from", "%until")
-        def row(r: Index) -> None:
-            channel = em.div(r, self.outer)
-            number = em.add(em.mul(em.sub(r, em.mul(channel, self.outer)), self.last), "%tap")
-            tap = em.entry(taps, number)
-            base = em.gep("%images", em.add(em.mul(channel, self.image.size), tap), element)
-            line = em.gep("%tile", em.mul(em.sub(r, "%first"), self.columns), element)
-
-            @em.each(0, "%count")
-            def piece(i: Index) -> None:
-                entry = em.gep("%pieces", em.mul(i, PIECE_WORDS), "i64")
-                place = em.gep(base, em.entry(entry), element)
-                start = em.entry(entry, 1)
-                x = em.load(element, width, em.gep(line, start, element))
-                if even:  # then so are the ends of panels
-                    y = em.load(element, width, place)
-                    em.store(element, width, em.binary("fadd", element, width, x, y), place)
-                    return
-                mask = _first_lanes(em, width, em.entry(entry, 2))
-                y = em.load_lanes(element, width, place, mask)
-                em.store_lanes(element, width, em.binary("fadd", element, width, x, y), place, mask)
+        for r in em.each("%from", "%until"):
+            channel, outer = em.divmod(r, self.outer)
+            tap = em.entry(taps, em.add(em.mul(outer, self.last), "%tap"))
+            base = images.at(em.add(em.mul(channel, self.image.size), tap))
+            line = tile.at(em.mul(em.sub(r, "%first"), self.columns))
+            for i in em.each(0, "%count"):
+                offset, start, length = words_of_piece(em, "%pieces", i)
+                place, x = base.at(offset), line.load(start)
+                if self.spec.out[-1] % width == 0:  # then so are the ends of panels
+                    place.store(em.binary("fadd", element, width, x, place.load()))
+                    continue
+                mask = _first_lanes(em, width, str(length))
+                y = em.load_lanes(element, width, place.pointer, mask)
+                em.store_lanes(element, width, em.binary("fadd", element, width, x, y), place.pointer, mask)
         return em
 
     # Results
@@ -227,33 +196,23 @@ class Columns(ConvWriter[ColumnShape]):
     def _results(self, first: Index, group: Index, lo: Index, hi: Index) -> None:
         """The epilogue of the channels ``lo`` to ``hi`` of each sample."""
         em = self.em
-
-        @em.each(0, self.plan.samples)
-        def sample(s: Index) -> None:
+        for s in em.each(0, self.plan.samples):
             epilogue = self.epilogue(em.add(first, s), group)
             if self.finish is None:
                 self.finish = self._finish_function(epilogue)
-            em.call(self.finish, self.at(self.own, em.mul(s, self.sample)), lo, hi, *epilogue.arguments())
+            em.call(self.finish, self.own.at(em.mul(s, self.sample)), lo, hi, *epilogue.arguments)
 
     def _finish_function(self, epilogue: Epilogue) -> Emitter:
         """``finish(images, lo, hi, …)``: interleave planes, apply the epilogue, and store the outputs."""
-        em = self.em.function("finish", ["ptr %images", "i64 %lo", "i64 %hi", *epilogue.parameters()])
-        inner = epilogue.inside(em)
-        image, width = self.image, self.plan.width
-
-        @em.each("%lo", "%hi")
-        def channel(c: Index) -> None:
+        em, inner = epilogue.function("finish", ["ptr %images", "i64 %lo", "i64 %hi"])
+        image, last = self.image, self.image.axes[-1]
+        for c in em.each("%lo", "%hi"):
             start = em.mul(c, image.size)
-
-            def row(offset: Index, first: Index) -> None:
-                last, there = image.axes[-1], em.add(start, offset)
-
-                @each_tile(em, last.size, width)
-                def part(w: Index, valid: int) -> None:
-                    x = together(em, image, em.gep("%images", there, self.element), em.add(w, last.pad), valid,
-                                 self.element, width)
-                    inner.store(x, c, em.add(first, w), width, valid)
-            each_row(em, image, row)
+            for offset, first in each_row(em, image):
+                line = self.array("%images", em).at(em.add(start, offset))
+                for w, valid in each_tile(em, last.size, self.width):
+                    x = together(image, line, em.add(w, last.pad), valid)
+                    inner.store(x, c, em.add(first, w), self.width, valid)
         return em
 
 

@@ -5,21 +5,22 @@ Nothing is gathered: the elements of neighbouring windows are a vector of the st
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from kusari.ir.costs import BROADCAST_CYCLES, LOAD_CYCLES
 
+from ....contractions import ConvSpec
 from ....target import Target
+from ...text.array import Array
 from ...text.emitter import Emitter, Index
-from ...text.tiles import Tiles, full_tiles
-from ..epilogue import Epilogue, Finisher, is_heavy
-from ..stage import LINE_BYTES, whole_lines
+from ...text.tiles import each_index, each_tile, full_tiles, lanes_in
+from ..epilogue import Epilogue, Finisher
 from ..tile import Factors
+from ..writer import LINE_BYTES, whole_lines
 from .geometry import Gathering, gathering
 from .padding_nan import FixUp, any_unbounded, meets_padding
-from .spec import ConvSpec
 from .stage import MOST_UNROLLED_TAPS, stage_function
 from .writer import ConvWriter
 
@@ -47,7 +48,6 @@ class DirectShape:
     rows: int
     lines: int
     vectors: int
-    width: int
     steps: tuple[tuple[tuple[int, int], ...], ...]
     cycles: float
     flat: bool = False
@@ -61,42 +61,46 @@ def choose(spec: ConvSpec, target: Target) -> DirectShape:
     g = gathering(spec)
     width = target.lanes(spec.dtype.itemsize)
     columns = -(-g.size[-1] // width)
-    height = g.height
-    step = g.line
     taps = g.parts[0].taps
-    images = spec.n * spec.groups
-    size = g.depth * g.image.size * spec.dtype.itemsize
-    best: DirectShape | None = None
-    for rows in (r for r in range(1, _MOST_TILE_ROWS + 1) if g.rows % r == 0):
-        for vectors in range(1, min(columns, _MOST_VECTORS) + 1):
-            for lines in range(1, min(height, _MOST_LINES) + 1):
-                sums = rows * lines * vectors
-                steps = _steps(g, spec, target, rows, sums)
-                # Loads are under way for more than one tap.
-                if sums > 1 and not steps and sums + 3 * lines * vectors + 2 > target.registers:
-                    continue
-                if steps:
-                    places = sum(len({offset + i * step for _, offset in s for i in range(lines)}) for s in steps)
-                    loads = places * vectors * LOAD_CYCLES + (len(steps) > 1) * len(taps) * rows * BROADCAST_CYCLES
-                else:
-                    loads = len(taps) * (lines * vectors * LOAD_CYCLES + rows * BROADCAST_CYCLES)
-                # Few sums wait for each other: an addition takes four cycles, and two can begin in each.
-                tile = g.depth * max(len(taps) * max(sums, 8) / 2, loads)
-                if len(taps) > MOST_UNROLLED_TAPS and not steps:
-                    tile *= _FROM_TABLE_RATIO
-                count = g.rows // rows * -(-height // lines) * -(-columns // vectors)
-                cost = images * prod(g.size[:-2]) * count * (tile + 1.0 * sums + 6)
-                if size > target.l1_bytes:   # the image comes closer again for every tile of filters
-                    cost += images * (g.rows // rows) * size / 64
-                if g.depth > 1 and g.depth * len(taps) * vectors * LINE_BYTES > target.l1_bytes:
-                    cost *= _FAR_RATIO
-                if best is None or cost < best.cycles:
-                    best = DirectShape(rows, lines, vectors, width, steps, cost)
-    assert best is not None
+    images, step = spec.n * spec.groups, g.line
+    found: list[DirectShape] = []
+    for rows, vectors in itertools.product(_divisors(g.rows), range(1, min(columns, _MOST_VECTORS) + 1)):
+        for lines in range(1, min(g.height, _MOST_LINES) + 1):
+            sums = rows * lines * vectors
+            steps = _steps(g, spec, target, rows, sums)
+            # Loads are under way for more than one tap.
+            if sums > 1 and not steps and sums + 3 * lines * vectors + 2 > target.registers:
+                continue
+            if steps:
+                places = sum(len({offset + i * step for _, offset in s for i in range(lines)}) for s in steps)
+                loads = places * vectors * LOAD_CYCLES + (len(steps) > 1) * len(taps) * rows * BROADCAST_CYCLES
+            else:
+                loads = len(taps) * (lines * vectors * LOAD_CYCLES + rows * BROADCAST_CYCLES)
+            # Few sums wait for each other: an addition takes four cycles, and two can begin in each.
+            tile = g.depth * max(len(taps) * max(sums, 8) / 2, loads)
+            if len(taps) > MOST_UNROLLED_TAPS and not steps:
+                tile *= _FROM_TABLE_RATIO
+            count = g.rows // rows * -(-g.height // lines) * -(-columns // vectors)
+            cost = images * prod(g.size[:-2]) * count * (tile + 1.0 * sums + 6)
+            found.append(DirectShape(rows, lines, vectors, steps, _with_caches(cost, rows, vectors, spec, target, g)))
+    best = min(found, key=lambda shape: shape.cycles)
     if len(g.size) > 1 and images >= _FEW_IMAGES:
         best = min(best, *_flat(spec, target, g), key=lambda shape: shape.cycles)
     staging = images * (g.depth * 2.0 * g.image.size / width + 20)
     return replace(best, cycles=best.cycles + staging)
+
+
+def _divisors(rows: int) -> list[int]:
+    return [r for r in range(1, _MOST_TILE_ROWS + 1) if rows % r == 0]
+
+
+def _with_caches(cost: float, rows: int, vectors: int, spec: ConvSpec, target: Target, g: Gathering) -> float:
+    """``cost`` where a tile reads more than the first-level cache holds, and the image comes closer for each tile."""
+    size = g.depth * g.image.size * spec.dtype.itemsize
+    if size > target.l1_bytes:
+        cost += spec.n * spec.groups * (g.rows // rows) * size / 64
+    far = g.depth > 1 and g.depth * len(g.parts[0].taps) * vectors * LINE_BYTES > target.l1_bytes
+    return cost * _FAR_RATIO if far else cost
 
 
 def _flat(spec: ConvSpec, target: Target, g: Gathering) -> list[DirectShape]:
@@ -104,30 +108,23 @@ def _flat(spec: ConvSpec, target: Target, g: Gathering) -> list[DirectShape]:
     width = target.lanes(spec.dtype.itemsize)
     taps = g.parts[0].taps
     planes = spec.n * spec.groups * prod(g.size[:-2])
-    size = g.depth * g.image.size * spec.dtype.itemsize
     finish = planes * g.rows * (-(-_span(g) // width) + _FINISH_CYCLES * g.size[-2] * -(-g.size[-1] // width))
     found: list[DirectShape] = []
-    for rows in (r for r in range(1, _MOST_TILE_ROWS + 1) if g.rows % r == 0):
-        if rows * _span(g) * spec.dtype.itemsize > target.l2_bytes // 4:
-            break
-        for vectors in range(1, _MOST_VECTORS + 1):
-            if vectors > 1 and rows * vectors + vectors + 2 > target.registers:
-                continue
-            cost = 0.0
-            for t in full_tiles(_span(g), width * vectors):
-                some = -(-t.size // width)
-                tap = max(max(rows * some, 8) / 2, some * LOAD_CYCLES + rows * BROADCAST_CYCLES)
-                if len(taps) > MOST_UNROLLED_TAPS:
-                    tap *= _FROM_TABLE_RATIO
-                cost += t.count * (g.depth * len(taps) * tap + 6)
-            cost = planes * (g.rows // rows) * cost + finish
-            if size > target.l1_bytes:
-                cost += spec.n * spec.groups * (g.rows // rows) * size / 64
-            if g.depth > 1 and g.depth * len(taps) * vectors * LINE_BYTES > target.l1_bytes:
-                cost *= _FAR_RATIO
-            if g.row_step * spec.dtype.itemsize % 4096 == 0:
-                cost *= _CONFLICT_RATIO
-            found.append(DirectShape(rows, 1, vectors, width, (), cost, flat=True))
+    for rows, vectors in itertools.product(_divisors(g.rows), range(1, _MOST_VECTORS + 1)):
+        kept = rows * _span(g) * spec.dtype.itemsize
+        if kept > target.l2_bytes // 4 or (vectors > 1 and rows * vectors + vectors + 2 > target.registers):
+            continue
+        cost = 0.0
+        for t in full_tiles(_span(g), width * vectors):
+            some = -(-t.size // width)
+            tap = max(max(rows * some, 8) / 2, some * LOAD_CYCLES + rows * BROADCAST_CYCLES)
+            if len(taps) > MOST_UNROLLED_TAPS:
+                tap *= _FROM_TABLE_RATIO
+            cost += t.count * (g.depth * len(taps) * tap + 6)
+        cost = _with_caches(planes * (g.rows // rows) * cost + finish, rows, vectors, spec, target, g)
+        if g.row_step * spec.dtype.itemsize % 4096 == 0:
+            cost *= _CONFLICT_RATIO
+        found.append(DirectShape(rows, 1, vectors, (), cost, flat=True))
     return found
 
 
@@ -156,9 +153,9 @@ class _Filters:
     """The filters of a tile: the first one's number and address, weights in registers, the epilogue's constants."""
 
     first: Index
-    start: str
+    start: Array
     weights: dict[tuple[int, int], str]
-    known: list[list[str | None]]
+    known: list[list[str | None] | None]
 
 
 class Direct(ConvWriter[DirectShape]):
@@ -169,26 +166,24 @@ class Direct(ConvWriter[DirectShape]):
     """
 
     def __init__(self, em: Emitter, spec: ConvSpec, shape: DirectShape) -> None:
-        super().__init__(em, spec, shape, shape.width)
+        super().__init__(em, spec, shape)
         self.g = gathering(spec)
         self.taps = self.g.parts[0].taps
-        self.heavy = is_heavy(spec.exprs)
 
     def write(self) -> int:
-        em, spec, shape, g = self.em, self.spec, self.plan, self.g
-        self.staged = whole_lines(g.depth * g.image.size + shape.width, self.size)
+        em, spec, shape, g, width = self.em, self.spec, self.plan, self.g, self.width
+        self.staged = whole_lines(g.depth * g.image.size + width, self.size)
         images = spec.n * spec.groups
         # Two alternating images if they are small: stores take longer than the computation of one image.
-        ahead = images > 1 and self.staged * self.size <= self.em.target.l1_bytes // 4
-        self.span = -(-_span(g) // shape.width) * shape.width if shape.flat else 0
+        ahead = images > 1 and self.staged * self.size <= em.target.l1_bytes // 4
+        self.span = -(-_span(g) // width) * width if shape.flat else 0
+        self.read_slots()
         self.own, self.kept = self.scratch(self.staged * (2 if ahead else 1), shape.rows * self.span)
-        self.stage = stage_function(em, g.image, g.depth, self.element, shape.width)
-        self.finisher = Finisher(em, self.work, shape.width, self.span or shape.width * shape.vectors)
-        if self.heavy and not shape.flat:
-            self.buffer = em.value(f"alloca [{shape.width * shape.vectors} x {self.element}], align 64", "tile")
+        self.stage = stage_function(em, g.image, g.depth, self.element, width)
+        self.finisher = Finisher(em, self.results, width, self.span or width * shape.vectors, not shape.flat)
         if len(self.taps) > MOST_UNROLLED_TAPS and not shape.steps:
             self.table = em.table("i64", [v for pair in self.taps for v in pair])
-        em.clear(self.own, self.scratch_bytes)
+        em.clear(self.own.pointer, self.scratch_bytes)
         lines = -(-self.g.height // shape.lines)
         if images < 4 and lines > 1:
             tasks, part = (0, images), em.chunk(lines)
@@ -196,174 +191,115 @@ class Direct(ConvWriter[DirectShape]):
             tasks, part = em.chunk(images), (0, lines)
         if spec.direction == "input" and meets_padding(g):
             # Weights that are infinite or NaN must not be multiplied by padding.
-            odd = any_unbounded(em, self.element, shape.width, self.slots[1], spec.k * spec.channels * spec.taps)
-            em.when(odd, lambda: self._one_by_one(tasks, part), lambda: self._images(tasks, part, ahead), rare=True)
+            odd = any_unbounded(self.array(self.slots[1]), spec.k * spec.channels * spec.taps)
+            for is_odd in em.either(odd, rare=True):
+                self._one_by_one(tasks, part) if is_odd else self._images(tasks, part, ahead)
         else:
             self._images(tasks, part, ahead)
         return self.scratch_bytes
 
     def _images(self, tasks: tuple[Index, Index], part: tuple[Index, Index], ahead: bool) -> None:
         em = self.em
-        if ahead:
-            em.when(em.compare("slt", *tasks), lambda: self._stage(tasks[0], self._address(tasks[0])))
 
-        @em.each(*tasks)
-        def image(i: Index) -> None:
+        def place(i: Index) -> Array:
+            return self.own.at(em.mul(em.divmod(i, 2)[1], self.staged))
+        if ahead:
+            with em.only(em.compare("slt", *tasks)):
+                self._stage(tasks[0], place(tasks[0]))
+        for i in em.each(*tasks):
             if ahead:
                 after = em.add(i, 1)
-                em.when(em.compare("slt", after, tasks[1]), lambda: self._stage(after, self._address(after)))
-                self._image(i, self._address(i), part)
+                with em.only(em.compare("slt", after, tasks[1])):
+                    self._stage(after, place(after))
+                self._image(i, place(i), part)
             else:
                 self._stage(i, self.own)
                 self._image(i, self.own, part)
 
-    def _address(self, i: Index) -> str:
-        """The address of staged image ``i``, of two alternating ones."""
-        em = self.em
-        odd = em.sub(i, em.mul(em.div(i, 2), 2))
-        return self.at(self.own, em.mul(odd, self.staged))
+    def _stage(self, i: Index, place: Array) -> None:
+        source = self.array(self.slots[0]).at(self.em.mul(i, self.g.depth * self.g.image.source))
+        self.em.call(self.stage, source, place)
 
-    def _stage(self, i: Index, place: str) -> None:
-        em, g = self.em, self.g
-        source = self.at(self.slots[0], em.mul(i, g.depth * g.image.source))
-        em.call(self.stage, source, place)
-
-    def _at(self, i: Index) -> tuple[str, Epilogue]:
+    def _at(self, i: Index) -> tuple[Array, Epilogue]:
         """The filters of an image's group, and its epilogue."""
-        em, groups = self.em, self.spec.groups
-        sample, group = em.divmod(i, groups)
+        sample, group = self.em.divmod(i, self.groups)
         return self.filters(group), self.epilogue(sample, group, i)
 
-    def _image(self, i: Index, place: str, part: tuple[Index, Index]) -> None:
+    def _image(self, i: Index, place: Array, part: tuple[Index, Index]) -> None:
         em, shape, g = self.em, self.plan, self.g
         filters, epilogue = self._at(i)
         self.place = place
-
-        @em.each(0, g.rows // shape.rows)
-        def row(k: Index) -> None:
+        for k in em.each(0, g.rows // shape.rows):
             first = em.mul(k, shape.rows)
-            start = self.at(filters, em.mul(first, g.row_step))
-            known = 0 if self.heavy or shape.flat else shape.rows
+            start = filters.at(em.mul(first, g.row_step))
             tile = _Filters(first, start, self._weights(start, self.taps) if len(shape.steps) == 1 else {}, [
-                epilogue.rows(em.add(first, r), shape.width) for r in range(known)])
-            plane = self._flat if shape.flat else self._lines
-            self._outer(0, 0, 0, lambda base, column: plane(epilogue, tile, base, column, part))
+                None if self.finisher.heavy or shape.flat else epilogue.rows(em.add(first, r), self.width)
+                for r in range(shape.rows)])
+            for base, number in self._planes(em):
+                (self._flat if shape.flat else self._lines)(epilogue, tile, base, number, part)
+
+    def _planes(self, em: Emitter) -> Iterator[tuple[Index, Index]]:
+        """Loops over all axes but the last two: the begin of each plane in the images, and its number."""
+        return each_index(em, self.g.size[:-2], self.g.image.steps)
 
     def _one_by_one(self, tasks: tuple[Index, Index], part: tuple[Index, Index]) -> None:
         """All results of this thread, one after the other, without a product of padding."""
         em = self.em
         low, high = (em.mul(i, self.plan.lines) for i in part)
-
-        @em.each(*tasks)
-        def image(i: Index) -> None:
+        for i in em.each(*tasks):
             self._stage(i, self.own)
             filters, epilogue = self._at(i)
             em.call(self._exact_function(epilogue), self.own, filters, low, em.min(high, self.g.height),
-                    *epilogue.arguments())
+                    *epilogue.arguments)
 
     def _exact_function(self, epilogue: Epilogue) -> Emitter:
         """``exact(image, filters, low, high, …)``: rows ``low`` to ``high`` of all planes of an image."""
-        em = self.em.function("exact", ["ptr %image", "ptr %filters", "i64 %low", "i64 %high", *epilogue.parameters()])
-        g, inner, fix_up = self.g, epilogue.inside(em), FixUp(em, self.g, self.element)
-        step = self.g.line
-
-        @em.each(0, g.rows)
-        def filter_(r: Index) -> None:
-            weights = em.gep("%filters", em.mul(r, g.row_step), self.element)
-
-            def plane(base: Index, number: Index) -> None:
-                @em.each("%low", "%high")
-                def line(k: Index) -> None:
-                    @em.each(0, g.size[-1])
-                    def one(q: Index) -> None:
-                        place = em.add(em.add(base, em.mul(k, step)), q)
+        em, inner = epilogue.function("exact", ["ptr %image", "ptr %filters", "i64 %low", "i64 %high"])
+        g, fix_up = self.g, FixUp(em, self.g, self.element)
+        image, filters = (self.array(p, em) for p in ("%image", "%filters"))
+        for r in em.each(0, g.rows):
+            weights = filters.at(em.mul(r, g.row_step))
+            for base, number in self._planes(em):
+                for k in em.each("%low", "%high"):
+                    for q in em.each(0, g.size[-1]):
+                        place = em.add(em.add(base, em.mul(k, g.line)), q)
                         column = em.add(em.mul(em.add(em.mul(number, g.height), k), g.size[-1]), q)
-                        inner.store(fix_up.total("%image", place, weights), r, column, 1, None)
-            self._outer(0, 0, 0, plane, em)
+                        inner.store(fix_up.total(image, place, weights), r, column, 1, None)
         return em
 
-    def _weights(self, start: str, taps: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
+    def _weights(self, start: Array, taps: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
         """The weights of some taps of a tile's filters, broadcast."""
-        em, width, element = self.em, self.plan.width, self.element
-        return {(r, t): em.broadcast(element, width, em.load(element, 1, self.at(
-            start, r * self.g.row_step + t))) for r in range(self.plan.rows) for t, _ in taps}
-
-    def _outer(self, depth: int, base: Index, column: Index, use: Callable[[Index, Index], None],
-               function: Emitter | None = None) -> None:
-        """Loops over all axes but the last two: the begin of a plane in the images, and in the results."""
-        em, g = function or self.em, self.g
-        if depth >= len(g.size) - 2:
-            use(base, column)
-            return
-
-        @em.each(0, g.size[depth])
-        def turn(q: Index) -> None:
-            self._outer(depth + 1, em.add(base, em.mul(q, g.image.steps[depth])),
-                        em.add(em.mul(column, g.size[depth]), q), use, em)
+        return {(r, t): start.spread(r * self.g.row_step + t) for r in range(self.plan.rows) for t, _ in taps}
 
     def _lines(self, epilogue: Epilogue, tile: _Filters, base: Index, plane: Index, part: tuple[Index, Index]) -> None:
         """A plane of results of some filters: rows by rows; the last ones may be computed again."""
-        em, g, shape = self.em, self.g, self.plan
-        height, breadth = self.g.height, g.size[-1]
-        step = self.g.line
-
-        @em.each(*part)
-        def line(k: Index) -> None:
+        em, shape, height, breadth = self.em, self.plan, self.g.height, self.g.size[-1]
+        for k in em.each(*part):
             first = em.min(em.mul(k, shape.lines), height - shape.lines)
-            here = em.add(base, em.mul(first, step))
+            here = em.add(base, em.mul(first, self.g.line))
             there = em.mul(em.add(em.mul(plane, height), first), breadth)
-            for t in full_tiles(breadth, shape.width * shape.vectors):
-                self._strip(epilogue, tile, here, there, t)
+            for q, size in each_tile(em, breadth, self.width * shape.vectors):
+                start, valid = self.place.at(em.add(here, q)), lanes_in(size, self.width)
+                sums = self._near(tile, start, len(valid)) if shape.steps else self._sum(tile, start, len(valid))
+                for r, i in itertools.product(range(shape.rows), range(shape.lines)):
+                    self.finisher.finish(epilogue, [sums[r, i, j] for j in range(len(valid))], em.add(tile.first, r), 1,
+                                         em.add(em.add(there, i * breadth), q), valid, tile.known[r])
 
-    def _flat(self, epilogue: Epilogue, tile: _Filters, base: Index, plane: Index, _: tuple[Index, Index]) -> None:
+    def _flat(self, epilogue: Epilogue, tile: _Filters, base: Index, plane: Index, part: tuple[Index, Index]) -> None:
         """A plane of results of some filters, stored like the staged plane; then its rows are finished."""
-        em, g, shape, width, element = self.em, self.g, self.plan, self.plan.width, self.element
-
-        def strip(q: Index, vectors: int) -> None:
-            sums = self._sum(tile, self.at(self.place, em.add(base, q)), vectors)
+        em, g, shape, width = self.em, self.g, self.plan, self.width
+        for q, size in each_tile(em, _span(g), width * shape.vectors):
+            sums = self._sum(tile, self.place.at(em.add(base, q)), -(-size // width))
             for (r, _, j), x in sums.items():
-                em.store(element, width, x, self.at(self.kept, em.add(q, r * self.span + j * width)))
-        for t in full_tiles(_span(g), width * shape.vectors):
-            vectors = -(-t.size // width)
-
-            @em.each(t.start, t.start + t.count * t.size, t.size)
-            def turn(q: Index, vectors: int = vectors) -> None:
-                strip(q, vectors)
-
-        @em.each(0, g.size[-2])
-        def line(k: Index) -> None:
-            start = self.at(self.kept, em.mul(k, g.image.steps[-2]))
+                self.kept.store(x, em.add(q, r * self.span + j * width))
+        for k in em.each(0, g.size[-2]):
+            start = self.kept.at(em.mul(k, g.image.steps[-2]))
             column = em.mul(em.add(em.mul(plane, g.size[-2]), k), g.size[-1])
-            for f in full_tiles(g.size[-1], width):
-                self.finisher.call(epilogue, self.at(start, f.start), tile.first, shape.rows,
-                                   em.add(column, f.start), f.count, f.size)
+            self.finisher.stored(epilogue, start, tile.first, shape.rows, column, g.size[-1])
 
-    def _strip(self, epilogue: Epilogue, tile: _Filters, here: Index, there: Index, t: Tiles) -> None:
-        em, g, shape, width = self.em, self.g, self.plan, self.plan.width
-        valid = [min(width, t.size - j) for j in range(0, t.size, width)]
-
-        @em.each(t.start, t.start + t.count * t.size, t.size)
-        def turn(q: Index) -> None:
-            start = self.at(self.place, em.add(here, q))
-            sums = self._near(tile, start, len(valid)) if shape.steps else self._sum(tile, start, len(valid))
-            for r, i in itertools.product(range(shape.rows), range(shape.lines)):
-                row = em.add(tile.first, r)
-                column = em.add(em.add(there, i * g.size[-1]), q)
-                own = [sums[r, i, j] for j in range(len(valid))]
-                if self.heavy:
-                    for j, x in enumerate(own):
-                        em.store(self.element, width, x, self.at(self.buffer, j * width))
-                    for f in full_tiles(t.size, width):
-                        self.finisher.call(epilogue, self.at(self.buffer, f.start), row, 1,
-                                           em.add(column, f.start), f.count, f.size)
-                    continue
-                for j, (x, v) in enumerate(zip(own, valid, strict=True)):
-                    epilogue.store(x, row, em.add(column, j * width), width, v, tile.known[r])
-
-    def _near(self, tile: _Filters, start: str, vectors: int) -> dict[tuple[int, int, int], str]:
+    def _near(self, tile: _Filters, start: Array, vectors: int) -> dict[tuple[int, int, int], str]:
         """The sums of a tile over one channel, position by position: each vector of the image is added to its sums."""
-        em, width, element, shape = self.em, self.plan.width, self.element, self.plan
-        step = self.g.line
+        shape, step = self.plan, self.g.line
         sums: dict[tuple[int, int, int], str] = {}
         for taps in shape.steps:
             weights = tile.weights or self._weights(tile.start, taps)
@@ -371,7 +307,7 @@ class Direct(ConvWriter[DirectShape]):
             for (t, offset), i in itertools.product(taps, range(shape.lines)):
                 users.setdefault(offset + i * step, []).append((i, t))
             for place, j in itertools.product(sorted(users), range(vectors)):
-                x = em.load(element, width, self.at(start, place + j * width))
+                x = start.load(place + j * self.width)
                 found = list(itertools.product(users[place], range(shape.rows)))
                 keys = [(r, i, j) for (i, _), r in found]
                 before = [sums.get(key, "zeroinitializer") for key in keys]
@@ -379,31 +315,25 @@ class Direct(ConvWriter[DirectShape]):
                 sums.update(zip(keys, self.tile.add(factors, [x], before), strict=True))
         return sums
 
-    def _sum(self, tile: _Filters, start: str, vectors: int) -> dict[tuple[int, int, int], str]:
+    def _sum(self, tile: _Filters, start: Array, vectors: int) -> dict[tuple[int, int, int], str]:
         """The sums of the tile whose first window begins at ``start``, over all channels and taps."""
-        em, g, width, element, shape = self.em, self.g, self.plan.width, self.element, self.plan
-        step = self.g.line
+        em, g, shape = self.em, self.g, self.plan
         spots = list(itertools.product(range(shape.lines), range(vectors)))
         keys = [(r, i, j) for r in range(shape.rows) for i, j in spots]
 
-        def tap(image: str, line: str, weight: Index, offset: Index, sums: list[str]) -> list[str]:
-            near = self.at(image, offset)
-            images = list(self.tile.factors(Factors(near, 0, [i * step + j * width for i, j in spots])))
-            weights = (em.broadcast(element, width, em.load(element, 1, self.at(
-                self.at(line, weight), r * g.row_step))) for r in range(shape.rows))
-            return self.tile.add(weights, images, sums)
+        def tap(image: Array, line: Array, weight: Index, offset: Index, sums: list[str]) -> list[str]:
+            rows = Factors(line.at(weight), 0, [r * g.row_step for r in range(shape.rows)], True)
+            columns = Factors(image.at(offset), 0, [i * g.line + j * self.width for i, j in spots])
+            return self.tile.add_step(rows, columns, 0, sums)
 
-        def channel(c: Index, sums: list[str]) -> list[str]:
-            image = self.at(start, em.mul(c, g.image.size))
-            line = self.at(tile.start, em.mul(c, g.channel_step))
+        sums = self.tile.carried(self.tile.zeros(len(keys)))
+        for c in em.each(0, g.depth, carried=sums):
+            image, line = start.at(em.mul(c, g.image.size)), tile.start.at(em.mul(c, g.channel_step))
             if len(self.taps) <= MOST_UNROLLED_TAPS:
                 for weight, offset in self.taps:
-                    sums = tap(image, line, weight, offset, sums)
-                return sums
-
-            def one(t: Index, sums: list[str]) -> list[str]:
+                    sums.values = tap(image, line, weight, offset, sums.values)
+                continue
+            for t in em.each(0, len(self.taps), carried=sums):
                 entry = em.gep(self.table, em.mul(t, 2), "i64")
-                return tap(image, line, em.entry(entry), em.entry(entry, 1), sums)
-            return self.tile.sum(len(self.taps), one, sums)
-        sums = self.tile.sum(g.depth, channel, self.tile.zeros(len(keys)))
-        return dict(zip(keys, sums, strict=True))
+                sums.values = tap(image, line, em.entry(entry), em.entry(entry, 1), sums.values)
+        return dict(zip(keys, sums.values, strict=True))

@@ -12,8 +12,7 @@ from math import prod
 
 from kusari.ir import Windows
 
-from ..operand import Results, results_of
-from .spec import ConvSpec
+from ....contractions import ConvSpec
 
 
 @dataclass(frozen=True)
@@ -176,12 +175,6 @@ def _transposed(spec: ConvSpec) -> Gathering:
         parts.append(Part(tuple(c[1] for c in chosen), tuple(c[0] for c in chosen), spec.stride, tuple(taps)))
     return Gathering(image, tuple(parts), spec.size, spec.channels, spec.features, spec.taps,
                      spec.channels * spec.taps)
-
-
-def results(spec: ConvSpec) -> Results:
-    """The results of one group: channels as rows, positions as columns."""
-    m, n = (spec.features, spec.positions) if spec.direction == "forward" else (spec.channels, prod(spec.size))
-    return results_of(m, n, spec.n, spec.dtype, spec.exprs, spec.operands)
 
 
 def even_samples(n: int, most: int) -> int:

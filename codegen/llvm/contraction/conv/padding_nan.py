@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...text.emitter import Emitter, Index
-from ...text.tiles import full_tiles
-from ...text.types import constants, vector
+from ...text.array import Array
+from ...text.emitter import Carried, Emitter, Index
+from ...text.tiles import each_tile
+from ...text.types import constants, splat, vector
 from ..tile import Tile
 from .geometry import Gathering, Part
-from .stage import PIECE_WORDS
+from .stage import words_of_piece
 
 
 def meets_padding(g: Gathering) -> bool:
@@ -50,18 +51,16 @@ def any_nan(em: Emitter, element: str, width: int, rows: Sequence[Sequence[str]]
     return em.value(f"icmp ne i{width} {whole}, 0")
 
 
-def any_unbounded(em: Emitter, element: str, width: int, array: str, size: int) -> str:
+def any_unbounded(array: Array, size: int) -> str:
     """An i1: whether an element of an array is infinite or NaN."""
-    tile, zero = Tile(em, element, width), em.splat(element, width, 0.0)
-    sums = [zero] * 4   # additions that wait for each other take four cycles
-    for t in full_tiles(size, len(sums) * width):
-        def part(i: Index, sums: list[str], count: int = t.size) -> list[str]:
-            xs = (em.load(element, width, em.gep(array, em.add(i, place), element), count - place)
-                  for place in range(0, count, width))
-            found = tile.add(xs, [zero], sums)   # NaN, once it is
-            return found + sums[len(found):]
-        sums = tile.sum(t.stop, part, sums, t.size, t.start)
-    return any_nan(em, element, width, [[x] for x in sums], [width])
+    em, element, width = array.em, array.element, array.width
+    tile, zero = Tile(em, element, width), splat(element, width, 0.0)
+    sums = tile.carried([zero] * 4)   # additions that wait for each other take four cycles
+    for i, count in each_tile(em, size, 4 * width, sums):
+        xs = (array.load(em.add(i, place), count - place) for place in range(0, count, width))
+        found = tile.add(xs, [zero], sums.values)   # NaN, once it is
+        sums.values[:len(found)] = found
+    return any_nan(em, element, width, [[x] for x in sums.values], [width])
 
 
 class FixUp:
@@ -71,14 +70,11 @@ class FixUp:
     """
 
     def __init__(self, em: Emitter, g: Gathering, element: str, line: int = 0) -> None:
-        self.em = em
-        self.g = g
-        self.element = element
-        self.line = line
+        self.em, self.g, self.element, self.line = em, g, element, line
         self._fix_up: Emitter | None = None
         self._taps = ""
 
-    def pieces(self, tile: str, images: str, filters: str, rows: Index, pieces: str, count: Index,
+    def pieces(self, tile: Array, images: Array, filters: Array, rows: Index, pieces: Array, count: Index,
                taps: tuple[str, Index] | None = None) -> None:
         """Fix up the ``rows`` of a tile, of ``line`` elements each, whose columns are pieces of a panel.
 
@@ -87,8 +83,7 @@ class FixUp:
         """
         if self._fix_up is None:
             self._fix_up = self._function()
-        table, number = taps or self._only()
-        self.em.call(self._fix_up, tile, images, filters, rows, pieces, count, table, number)
+        self.em.call(self._fix_up, tile, images, filters, rows, pieces, count, *(taps or self._only()))
 
     def _only(self) -> tuple[str, Index]:
         part, = self.g.parts
@@ -97,67 +92,50 @@ class FixUp:
 
     def _function(self) -> Emitter:
         em = self.em.function("mend", ["ptr %tile", "ptr %images", "ptr %filters", "i64 %rows", "ptr %pieces",
-                                              "i64 %count", "ptr %taps", "i64 %number"])
+                                       "i64 %count", "ptr %taps", "i64 %number"])
+        tile, images, filters = (Array(em, self.element, 1, p) for p in ("%tile", "%images", "%filters"))
         sample = self.g.depth * self.g.image.size
-
-        @em.each(0, "%count")
-        def piece(i: Index) -> None:
-            entry = em.gep("%pieces", em.mul(i, PIECE_WORDS), "i64")
-            start = em.entry(entry)
-            column = em.entry(entry, 1)
-            length = em.entry(entry, 2)
-            before = em.mul(em.div(start, sample), sample)
-            em.loop(0, length, 1, lambda j, _: self._column(
-                em, em.gep("%tile", em.add(column, j), self.element), em.gep("%images", before, self.element),
-                em.add(em.sub(start, before), j)), unroll=False)
+        for i in em.each(0, "%count"):
+            start, column, length = words_of_piece(em, "%pieces", i)
+            number, inside = em.divmod(start, sample)
+            image = images.at(em.mul(number, sample))
+            for j in em.each(0, length):
+                line, place = tile.at(em.add(column, j)), em.add(inside, j)
+                for r in em.each(0, "%rows"):
+                    spot, weights = line.at(em.mul(r, self.line)), filters.at(em.mul(r, self.g.row_step))
+                    with em.only(_is_nan(em, self.element, spot.one())):
+                        spot.put(self._sum(image, place, weights, "%taps", "%number"))
         return em
 
-    def _column(self, em: Emitter, tile: str, image: str, place: Index) -> None:
-        """The rows of a column of a tile that are NaN, in the function ``mend``."""
-        element = self.element
-
-        @em.each(0, "%rows")
-        def row(r: Index) -> None:
-            spot = em.gep(tile, em.mul(r, self.line), element)
-            filters = em.gep("%filters", em.mul(r, self.g.row_step), element)
-
-            def again() -> None:
-                em.store(element, 1, self._sum(em, image, place, filters, "%taps", "%number"), spot)
-            em.when(_is_nan(em, element, em.load(element, 1, spot)), again)
-
-    def total(self, image: str, place: Index, filters: str) -> str:
+    def total(self, image: Array, place: Index, filters: Array) -> str:
         """One sum, the window of which begins at ``place`` of the staged image."""
-        return self._sum(self.em, image, place, filters, *self._only())
+        return self._sum(image, place, filters, *self._only())
 
-    def _sum(self, em: Emitter, image: str, place: Index, filters: str, taps: str, number: Index) -> str:
+    def _sum(self, image: Array, place: Index, filters: Array, taps: str, number: Index) -> str:
         """The sum over the taps that are no padding; once it is NaN it stays so."""
-        element, g = self.element, self.g
-
-        def tap(t: Index, sums: list[str]) -> list[str]:
-            entry = em.gep(taps, em.mul(t, 2), "i64")
-            at = em.add(place, em.entry(entry, 1))
-            weights = em.gep(filters, em.entry(entry), element)
-            near = em.gep(image, at, element)
-
-            def channel(c: Index, sums: list[str]) -> list[str]:
-                w = em.load(element, 1, em.gep(weights, em.mul(c, g.channel_step), element))
-                x = em.load(element, 1, em.gep(near, em.mul(c, g.image.size), element))
-                return Tile(em, element, 1).add([w], [x], sums)
-
-            def channels() -> list[str]:
-                return em.loop(0, g.depth, 1, channel, [(element, sums[0])], unroll=False, until=stop)
-            return em.when(self._inside(em, at), channels, lambda: [sums[0]], [element])
+        em, element, g = image.em, self.element, self.g
+        sums = Carried([element], ["0.0"])
 
         def stop(sums: list[str]) -> str:
             return _is_nan(em, element, sums[0])
-        return em.loop(0, number, 1, tap, [(element, "0.0")], unroll=False, until=stop)[0]
+
+        def channels() -> list[str]:
+            for c in em.each(0, g.depth, carried=sums, until=stop):
+                w, x = weights.one(em.mul(c, g.channel_step)), near.one(em.mul(c, g.image.size))
+                sums.values = Tile(em, element, 1).add([w], [x], sums.values)
+            return sums.values
+        for t in em.each(0, number, carried=sums, until=stop):
+            entry = em.gep(taps, em.mul(t, 2), "i64")
+            at, before = em.add(place, em.entry(entry, 1)), sums.values
+            weights, near = filters.at(em.entry(entry)), image.at(at)
+            sums.values = em.when(self._inside(em, at), channels, lambda before=before: before, [element])
+        return sums.values[0]
 
     def _inside(self, em: Emitter, at: Index) -> str:
         """Whether a position of a channel holds an element, not padding."""
         found = "true"
         for axis, step in zip(self.g.image.axes, self.g.image.steps, strict=True):
-            above = em.div(at, step)
-            here = em.sub(above, em.mul(em.div(above, axis.length), axis.length))
+            _, here = em.divmod(em.div(at, step), axis.length)
             inside = axis.inside(axis.planes[0])
             for one in (em.compare("sge", here, inside.start), em.compare("slt", here, inside.stop)):
                 found = em.value(f"and i1 {found}, {one}")

@@ -6,23 +6,83 @@ share panels. With strides, a gradient has a part for every remainder (``geometr
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
 from kusari.ir import Arg
+from kusari.ir.costs import GATHER_CYCLES
 
+from ....contractions import ConvSpec
+from ....target import Target
+from ...text.array import Array
 from ...text.emitter import Emitter, Index
-from ...text.tiles import count_tiles, even_tiles, for_tiles, full_tiles
+from ...text.tiles import count_tiles, even_tiles, full_tiles, lanes_in, tiles_in
+from ..cycles import MOST_TILE_ROWS, step_cycles, tile_rows
 from ..epilogue import Finisher, is_heavy
-from ..stage import whole_lines
 from ..tile import Factors
-from .geometry import gathering
+from ..writer import whole_lines
+from .geometry import even_samples, gathering
 from .padding_nan import FixUp, any_nan, meets_padding
-from .panel_shape import PanelShape
-from .spec import ConvSpec
-from .stage import MOST_UNROLLED_TAPS, PIECE_WORDS, Pieces, pack_function, stage_function
+from .stage import MOST_UNROLLED_TAPS, PIECE_WORDS, Pieces, pack_function, stage_cycles, stage_function
 from .writer import ConvWriter
+
+
+@dataclass(frozen=True)
+class PanelShape:
+    """Tiles are at most ``rows`` x ``vectors``; a panel holds positions of ``samples`` samples, ``block`` channels of
+    them at a time."""
+
+    rows: int
+    vectors: int
+    samples: int
+    block: int
+    cycles: float
+
+
+def choose(spec: ConvSpec, target: Target) -> PanelShape:
+    """Return the tile of the fewest cycles by count: those of register tiles, as for products.
+
+    To those come the pieces that panels are gathered from, and filters that are too large for the cache and are read
+    again for every panel.
+    """
+    g = gathering(spec)
+    size = spec.dtype.itemsize
+    width = target.lanes(size)
+    filters = g.rows * g.row_step * size if spec.direction == "forward" else g.depth * g.channel_step * size
+    conflict = g.row_step * size % 4096 == 0
+    staging = spec.n * stage_cycles(g.image, g.depth * spec.groups, width)
+    found: list[PanelShape] = []
+    depth = sum(len(p.taps) for p in g.parts) / len(g.parts) * g.depth
+    for vectors in range(1, 9):
+        columns = vectors * width
+        positions = max(prod(p.extents) for p in g.parts)
+        samples = 1 if positions > columns else even_samples(spec.n, columns // max(positions, 1))
+        blocks = -(-spec.n // samples)
+        panels = [(t.count * blocks, -(-t.size // width)) for t in full_tiles(samples * positions, columns)]
+        runs = sum(-(-p.extents[-1] // width) * prod(p.extents[:-1]) for p in g.parts) / len(g.parts)
+        gather = GATHER_CYCLES * runs * samples * blocks * depth
+        count = sum(c for c, _ in panels)
+        most = min(tile_rows(target, vectors), 8 if conflict else MOST_TILE_ROWS)
+        for largest in range(max(1, most - 4), most + 1):
+            tiles = even_tiles(g.rows, largest)
+            cost = 0.0
+            for r, (number, v) in itertools.product(tiles, panels):
+                cost += r.count * number * step_cycles(r.size, v, 1 / 8) * depth
+            cost = cost * (1 + 0.01 * (len(tiles) * len(panels) - 1)) + gather
+            if len(g.parts) > 1:
+                cost += spec.n * (g.rows * positions * 3 + positions * 12)   # results are scattered
+            cost += count * 60
+            if filters > target.l2_bytes // 2:
+                cost += count * filters / 64
+            cost = cost * len(g.parts) * spec.groups + staging
+            found.append(PanelShape(tiles[0].size, vectors, samples, 0, cost))
+    best = min(found, key=lambda shape: shape.cycles)
+    taps = max(len(p.taps) for p in g.parts)
+    room = max(target.l2_bytes // 2 // ((best.vectors + 1) * width * size * max(taps, 1)), 8)
+    blocks = -(-g.depth // room)
+    return replace(best, block=-(-g.depth // blocks))
 
 
 @dataclass(frozen=True)
@@ -41,46 +101,48 @@ class Panels(ConvWriter[PanelShape]):
     """
 
     def __init__(self, em: Emitter, spec: ConvSpec, shape: PanelShape) -> None:
-        super().__init__(em, spec, shape, shape.width)
+        super().__init__(em, spec, shape)
         self.g = g = gathering(spec)
-        self.columns = shape.vectors * shape.width
-        self.line = self.columns + shape.width   # a piece may be longer than the rest of its panel
+        self.columns = shape.vectors * self.width
+        self.line = self.columns + self.width   # a piece may be longer than the rest of its panel
         self.scattered = any(n != 1 for part in g.parts for n in part.step)
         self.merged = shape.samples > 1
         self.blocks = -(-spec.n // shape.samples)
         self.chunks = -(-g.depth // shape.block)
         self.row_tiles = even_tiles(g.rows, shape.rows)
-        self.plain = is_copy(spec)
+        self.plain = spec.exprs == (Arg(0),)
         self.heavy = self.merged or self.scattered or self.chunks > 1 or is_heavy(spec.exprs)
         self.sample = g.depth * g.image.size     # elements of the staged image of one sample
         self.taps = max(len(p.taps) for p in g.parts)
         # Stores of whole vectors overlap and lie in two cache lines where rows are shorter; but they fill the last
         # vector of a panel, whose lanes must hold numbers of images: other contents could be slow to multiply.
-        full = all(shape.samples * prod(p.extents) % shape.width == 0 for p in g.parts)
+        full = all(shape.samples * prod(p.extents) % self.width == 0 for p in g.parts)
         longest = max(p.extents[-1] for p in g.parts)
-        self.piece = min(shape.width, 1 << (longest - 1).bit_length()) if full else shape.width
+        self.piece = min(self.width, 1 << (longest - 1).bit_length()) if full else self.width
 
     def write(self) -> int:
-        em, work, shape, g = self.em, self.work, self.plan, self.g
-        staged = shape.samples * self.sample + shape.width
-        self.own, self.panel, self.table, self.sums, self.places, self.results = self.scratch(
-            staged, shape.block * self.taps * self.line + shape.width,
+        em, shape, g, width = self.em, self.plan, self.g, self.width
+        staged = shape.samples * self.sample + width
+        self.read_slots()
+        self.own, self.panel, self.table, self.sums, self.places, self.stored = self.scratch(
+            staged, shape.block * self.taps * self.line + width,
             (2 * self.columns + 2) * 8 * PIECE_WORDS // self.size, g.rows * self.columns * (self.chunks > 1),
             self.columns * 8 // self.size * self.scattered,
             g.rows * g.positions * shape.samples * (self.scattered and not self.plain))
         self.fix_up = None
-        if self.spec.direction == "input" and meets_padding(self.g):
-            self.fix_up = FixUp(em, self.g, self.element, self.columns)
+        if self.spec.direction == "input" and meets_padding(g):
+            self.fix_up = FixUp(em, g, self.element, self.columns)
         if (self.heavy or self.fix_up) and self.chunks == 1:
-            self.tile_buffer = em.value(f"alloca [{shape.rows * self.columns} x {self.element}], align 64", "tile")
-        single = [t for _, t in self.g.parts[0].taps] if not self.scattered else None
-        self.stage = stage_function(em, self.g.image, self.g.depth, self.element, shape.width)
-        self.pack = pack_function(em, self.g.image, single, self.line, self.element, self.piece)
-        taps = self.g.parts[0].taps
+            tile = em.value(f"alloca [{shape.rows * self.columns} x {self.element}], align 64", "tile")
+            self.tile_buffer = self.array(tile)
+        taps = g.parts[0].taps
+        single = [t for _, t in taps] if not self.scattered else None
+        self.stage = stage_function(em, g.image, g.depth, self.element, width)
+        self.pack = pack_function(em, g.image, single, self.line, self.element, self.piece)
         if not self.scattered and len(taps) > MOST_UNROLLED_TAPS:
             self.tap_table = em.table("i64", [v for pair in taps for v in pair])
-        self.finisher = Finisher(em, work, shape.width, self.g.positions if self.scattered else self.columns)
-        self.pieces = Pieces(em, self.g.image, self.sample, self.table, self.piece)
+        self.finisher = Finisher(em, self.results, width, g.positions if self.scattered else self.columns)
+        self.pieces = Pieces(em, g.image, self.sample, f"{self.table}", self.piece)
         self.clear(self.own, whole_lines(staged, self.size))
         self._tasks()
         return self.scratch_bytes
@@ -94,15 +156,13 @@ class Panels(ConvWriter[PanelShape]):
         positions = self.plan.samples * prod(g.parts[0].extents)
         panels = 1 if self.scattered else count_tiles(full_tiles(positions, self.columns))
         many = count_tiles(self.row_tiles)
+        rows: tuple[Index, Index] | None = None
+        tasks: tuple[Index, Index] = (0, images * panels)
         if images * panels < 8 and many > images * panels:
             rows = em.chunk(many)
-            tasks: tuple[Index, Index] = (0, images * panels)
         else:
-            rows = None
             tasks = em.chunk(images * panels)
-
-        @em.each(em.div(tasks[0], panels), em.div(em.add(tasks[1], panels - 1), panels))
-        def image(i: Index) -> None:
+        for i in em.each(em.div(tasks[0], panels), em.div(em.add(tasks[1], panels - 1), panels)):
             block, group = em.divmod(i, spec.groups)
             first = em.min(em.mul(block, self.plan.samples), spec.n - self.plan.samples)
             self._stage(first, group)
@@ -115,13 +175,11 @@ class Panels(ConvWriter[PanelShape]):
 
     def _stage(self, first: Index, group: Index) -> None:
         em, image = self.em, self.g.image
-        channels = self.g.depth * self.spec.groups
-
-        @em.each(0, self.plan.samples)
-        def sample(s: Index) -> None:
+        channels = self.g.depth * self.groups
+        for s in em.each(0, self.plan.samples):
             channel = em.add(em.mul(em.add(first, s), channels), em.mul(group, self.g.depth))
-            source = self.at(self.slots[0], em.mul(channel, image.source))
-            em.call(self.stage, source, self.at(self.own, em.mul(s, self.sample)))
+            source = self.array(self.slots[0]).at(em.mul(channel, image.source))
+            em.call(self.stage, source, self.own.at(em.mul(s, self.sample)))
 
     # Results in order
 
@@ -132,126 +190,110 @@ class Panels(ConvWriter[PanelShape]):
         filters = self.filters(group)
         panels = full_tiles(self.plan.samples * g.positions, self.columns)
         taps = _Taps(len(part.taps), None)
-
-        def panel(column: Index, breadth: int) -> None:
+        for column, breadth in tiles_in(self.em, panels, None if tasks == (0, 1) else tasks):
             count = self.pieces.find(part.extents, column, breadth)
-            valid = [min(self.plan.width, breadth - j) for j in range(0, breadth, self.plan.width)]
-            self._sum(taps, filters, count, valid, rows,
-                      lambda row, size, sums: self._finish(first, group, row, size, column, valid, sums))
-        for_tiles(self.em, panels, None if tasks == (0, 1) else tasks, panel)
+            valid = lanes_in(breadth, self.width)
+            for row, size, sums in self._sum(taps, filters, count, valid, rows):
+                self._finish(first, group, row, size, column, valid, sums)
 
-    def _sum(self, taps: _Taps, filters: str, count: Index, valid: Sequence[int], rows: tuple[Index, Index] | None,
-             finish: Callable[[Index, int, list[str] | str], None]) -> None:
-        """Gather the panel and multiply; ``finish`` gets tiles as registers, or the address of a stored tile."""
-        em = self.em
+    def _sum(self, taps: _Taps, filters: Array, count: Index, valid: Sequence[int], rows: tuple[Index, Index] | None,
+             ) -> Iterator[tuple[Index, int, list[str] | Array]]:
+        """Gather the panel and multiply: first row and number of rows of tiles in registers, or of stored ones."""
+        em, vectors = self.em, len(valid)
+
+        def fix_up(place: Array, row: Index, size: int) -> None:
+            # Products of padding and weights that are infinite or NaN.
+            assert self.fix_up is not None
+            self.fix_up.pieces(place, self.own, filters.at(em.mul(row, self.g.row_step)), size, self.table, count,
+                               None if taps.table is None else (taps.table, taps.number))
+
+        def stored(place: Array, sums: list[str], row: Index, size: int) -> Array:
+            if nan := self._nan(sums, size, valid):
+                with em.only(nan, rare=True):
+                    fix_up(place, row, size)
+            return place
         if self.chunks == 1:
             self._pack(taps, count, 0, self.g.depth)
-
-            def once(row: Index, size: int) -> None:
-                sums = self._multiply(taps, filters, row, size, len(valid), 0, self.g.depth,
-                                      self.tile.zeros(size, len(valid)))
-                nan = self._nan(sums, size, valid)
-
-                def fix_up() -> None:
-                    if not self.heavy:
-                        self.tile.store(sums, self.tile_buffer, self.columns, len(valid))
-                    self._fix_up(self.tile_buffer, taps, filters, count, row, size)
-                    if not self.heavy:
-                        finish(row, size, self.tile_buffer)
+            for row, size in tiles_in(em, self.row_tiles, rows):
+                zeros = self.tile.zeros(size, vectors)
+                sums = self._multiply(taps, filters, row, size, vectors, 0, self.g.depth, zeros)
                 if self.heavy:
-                    self.tile.store(sums, self.tile_buffer, self.columns, len(valid))
-                    if nan:
-                        em.when(nan, fix_up, rare=True)
-                    finish(row, size, self.tile_buffer)
-                elif nan:
-                    em.when(nan, fix_up, lambda: finish(row, size, sums), rare=True)
+                    self.tile.store(sums, self.tile_buffer, self.columns, vectors)
+                    yield row, size, stored(self.tile_buffer, sums, row, size)
+                elif nan := self._nan(sums, size, valid):
+                    for is_nan in em.either(nan, rare=True):
+                        if is_nan:
+                            self.tile.store(sums, self.tile_buffer, self.columns, vectors)
+                            fix_up(self.tile_buffer, row, size)
+                        yield row, size, self.tile_buffer if is_nan else sums
                 else:
-                    finish(row, size, sums)
-            for_tiles(em, self.row_tiles, rows, once)
+                    yield row, size, sums
             return
         self.clear(self.sums, self.g.rows * self.columns)
-
-        @em.each(0, self.chunks)
-        def chunk(c: Index) -> None:
+        for c in em.each(0, self.chunks):
             channel = em.mul(c, self.plan.block)
             depth = em.min(em.sub(self.g.depth, channel), self.plan.block)
             self._pack(taps, count, channel, depth)
-
-            def tile(row: Index, size: int) -> None:
-                place = self.at(self.sums, em.mul(row, self.columns))
-                initial = self.tile.load(place, self.columns, size, len(valid))
-                sums = self._multiply(taps, filters, row, size, len(valid), channel, depth, initial)
-                self.tile.store(sums, place, self.columns, len(valid))
-            for_tiles(em, self.row_tiles, rows, tile)
-
-        def done(row: Index, size: int) -> None:
-            place = self.at(self.sums, em.mul(row, self.columns))
-            if nan := self._nan(self.tile.load(place, self.columns, size, len(valid)), size, valid):
-                em.when(nan, lambda: self._fix_up(place, taps, filters, count, row, size), rare=True)
-            finish(row, size, place)
-        for_tiles(em, self.row_tiles, rows, done)
+            for row, size in tiles_in(em, self.row_tiles, rows):
+                place = self.sums.at(em.mul(row, self.columns))
+                initial = self.tile.load(place, self.columns, size, vectors)
+                sums = self._multiply(taps, filters, row, size, vectors, channel, depth, initial)
+                self.tile.store(sums, place, self.columns, vectors)
+        for row, size in tiles_in(em, self.row_tiles, rows):
+            place = self.sums.at(em.mul(row, self.columns))
+            sums = self.tile.load(place, self.columns, size, vectors) if self.fix_up else []
+            yield row, size, stored(place, sums, row, size)
 
     def _nan(self, sums: Sequence[str], size: int, valid: Sequence[int]) -> str:
         """An i1: whether padding may have made a sum of a tile NaN; None where it cannot."""
         if self.fix_up is None:
             return ""
         rows = [sums[i * len(valid):(i + 1) * len(valid)] for i in range(size)]
-        return any_nan(self.em, self.element, self.plan.width, rows, valid)
-
-    def _fix_up(self, tile: str, taps: _Taps, filters: str, count: Index, row: Index, size: int) -> None:
-        """Take products of padding and weights that are infinite or NaN out of a tile."""
-        assert self.fix_up is not None
-        self.fix_up.pieces(tile, self.own, self.em.gep(filters, self.em.mul(row, self.g.row_step), self.element), size,
-                         self.table, count, None if taps.table is None else (taps.table, taps.number))
+        return any_nan(self.em, self.element, self.width, rows, valid)
 
     def _pack(self, taps: _Taps, count: Index, channel: Index, depth: Index) -> None:
-        em = self.em
         table = taps.table
         if table is None:
             table = self.tap_table if len(self.g.parts[0].taps) > MOST_UNROLLED_TAPS else "null"
-        source = self.at(self.own, em.mul(channel, self.g.image.size))
+        source = self.own.at(self.em.mul(channel, self.g.image.size))
         self.em.call(self.pack, source, self.panel, self.table, count, depth, table, taps.number)
 
-    def _multiply(self, kind: _Taps, filters: str, row: Index, rows: int, vectors: int, channel: Index, depth: Index,
+    def _multiply(self, kind: _Taps, filters: Array, row: Index, rows: int, vectors: int, channel: Index, depth: Index,
                   initial: Sequence[str]) -> list[str]:
         """The innermost loops: along channels, and along taps if those are not neighbours of channels in memory."""
         em, g, tile = self.em, self.g, self.tile
-        a = self.at(filters, em.add(em.mul(row, g.row_step), em.mul(channel, g.channel_step)))
+        a = filters.at(em.add(em.mul(row, g.row_step), em.mul(channel, g.channel_step)))
         taps, table = kind.number, kind.table
-        offsets = [i * g.row_step for i in range(rows)]
 
-        def factors(a: str, panel: str, step: int) -> tuple[Factors, Factors]:
-            return Factors(a, step, offsets, True), Factors(panel, self.line, tile.neighbours(vectors))
+        def factors(a: Array, panel: Array, step: int) -> tuple[Factors, Factors]:
+            return (Factors(a, step, [i * g.row_step for i in range(rows)], True),
+                    Factors(panel, self.line, tile.neighbours(vectors)))
         if table is None and taps in (1, g.channel_step):
             step = 1 if g.channel_step == taps else g.channel_step
             return tile.product(*factors(a, self.panel, step), em.mul(depth, taps), initial)
 
-        def outer(c: Index, sums: list[str]) -> list[str]:
-            place = self.at(a, em.mul(c, g.channel_step))
-            panel = self.at(self.panel, em.mul(em.mul(c, taps), self.line))
-
-            def inner(t: Index, sums: list[str]) -> list[str]:
+        sums = tile.carried(initial)
+        for c in em.each(0, depth, carried=sums):
+            place, panel = a.at(em.mul(c, g.channel_step)), self.panel.at(em.mul(em.mul(c, taps), self.line))
+            for t in em.each(0, taps, carried=sums):
                 at = em.entry(table, em.mul(t, 2)) if table else t
-                return tile.add_step(*factors(self.at(place, at), panel, 0), t, sums)
-            return tile.sum(taps, inner, sums)
-        return tile.sum(depth, outer, initial)
+                sums.values = tile.add_step(*factors(place.at(at), panel, 0), t, sums.values)
+        return sums.values
 
     # Use of tiles
 
     def _finish(self, first: Index, group: Index, row: Index, rows: int, column: Index, valid: Sequence[int],
-                sums: list[str] | str) -> None:
+                sums: list[str] | Array) -> None:
         em = self.em
-        if not isinstance(sums, str):
-            self.epilogue(first, group).store_tile(sums, row, column, self.plan.width, valid)
+        if not isinstance(sums, Array):
+            self.finisher.finish(self.epilogue(first, group), sums, row, rows, column, valid)
             return
         if not self.merged:
-            self.finisher.call_all(self.epilogue(first, group), sums, row, rows, column, sum(valid))
+            self.finisher.stored(self.epilogue(first, group), sums, row, rows, column, sum(valid))
             return
-
-        @em.each(0, self.plan.samples)
-        def sample(s: Index) -> None:
-            place = self.at(sums, em.mul(s, self.g.positions))
-            self.finisher.call_all(self.epilogue(em.add(first, s), group), place, row, rows, 0, self.g.positions)
+        for s in em.each(0, self.plan.samples):
+            place = sums.at(em.mul(s, self.g.positions))
+            self.finisher.stored(self.epilogue(em.add(first, s), group), place, row, rows, 0, self.g.positions)
 
     # Results in parts
 
@@ -260,29 +302,25 @@ class Panels(ConvWriter[PanelShape]):
         em, g = self.em, self.g
         filters = self.filters(group)
         plane = g.rows * g.positions
+        target, sample = self.stored, plane
         if self.plain:
-            at = em.mul(em.add(em.mul(first, self.spec.groups), group), plane)
-            target, sample = self.at(self.slots[2], at), plane * self.spec.groups
-        else:
-            target, sample = self.results, plane
+            at = em.mul(em.add(em.mul(first, self.groups), group), plane)
+            target, sample = self.array(self.slots[2]).at(at), plane * self.groups
         if not all(part.taps for part in g.parts):
-            @em.each(0, self.plan.samples)
-            def zero(s: Index) -> None:
-                base = self.at(target, em.mul(s, sample))
-                for_tiles(em, self.row_tiles, rows, lambda row, size: self.clear(
-                    self.at(base, em.mul(row, g.positions)), size * g.positions))
+            for s in em.each(0, self.plan.samples):
+                base = target.at(em.mul(s, sample))
+                for row, size in tiles_in(em, self.row_tiles, rows):
+                    self.clear(base.at(em.mul(row, g.positions)), size * g.positions)
         self._each_part(filters, target, sample, rows)
         if self.plain:
             return
-
-        @em.each(0, self.plan.samples)
-        def finish(s: Index) -> None:
-            place = self.at(self.results, em.mul(s, plane))
+        for s in em.each(0, self.plan.samples):
+            place = self.stored.at(em.mul(s, plane))
             epilogue = self.epilogue(em.add(first, s), group)
-            for_tiles(em, self.row_tiles, rows, lambda row, size: self.finisher.call_all(
-                epilogue, self.at(place, em.mul(row, g.positions)), row, size, 0, g.positions))
+            for row, size in tiles_in(em, self.row_tiles, rows):
+                self.finisher.stored(epilogue, place.at(em.mul(row, g.positions)), row, size, 0, g.positions)
 
-    def _each_part(self, filters: str, target: str, sample: int, rows: tuple[Index, Index] | None) -> None:
+    def _each_part(self, filters: Array, target: Array, sample: int, rows: tuple[Index, Index] | None) -> None:
         """A loop over the parts that have taps; a table describes them: extents, first elements, taps."""
         em, rank = self.em, len(self.g.size)
         taps: list[int] = []
@@ -292,60 +330,36 @@ class Panels(ConvWriter[PanelShape]):
             entries += [*part.extents, *part.first, len(part.taps), len(taps)]
             taps += [v for pair in part.taps for v in pair]
         table, all_taps = em.table("i64", entries), em.table("i64", taps)
-
-        @em.each(0, len(parts))
-        def turn(i: Index) -> None:
-            found = [em.entry(table, em.add(em.mul(i, 2 * rank + 2), k))
-                     for k in range(2 * rank + 2)]
+        for i in em.each(0, len(parts)):
+            found = [em.entry(table, em.add(em.mul(i, 2 * rank + 2), k)) for k in range(2 * rank + 2)]
             kind = _Taps(found[-2], em.gep(all_taps, found[-1], "i64"))
             self._part(found[:rank], found[rank:2 * rank], kind, filters, target, sample, rows)
 
-    def _part(self, extents: Sequence[Index], firsts: Sequence[Index], taps: _Taps, filters: str, target: str,
+    def _part(self, extents: Sequence[Index], firsts: Sequence[Index], taps: _Taps, filters: Array, target: Array,
               sample: int, rows: tuple[Index, Index] | None) -> None:
         em, g = self.em, self.g
         total: Index = self.plan.samples
         for n in extents:
             total = em.mul(total, n)
-        valid = [self.plan.width] * self.plan.vectors
         steps = [prod(g.size[i + 1:]) for i in range(len(g.size))]
-
-        @em.each(0, em.div(em.add(total, self.columns - 1), self.columns))
-        def panel(p: Index) -> None:
+        for p in em.each(0, em.div(em.add(total, self.columns - 1), self.columns)):
             column = em.mul(p, self.columns)
             count = em.min(em.sub(total, column), self.columns)
             pieces = self.pieces.find(extents, column, count)
-
-            @em.each(0, count)
-            def place(j: Index) -> None:
+            for j in em.each(0, count):
                 at: Index = 0
                 rest = em.add(column, j)
                 for extent, first, step, size in reversed(list(zip(
                         extents, firsts, self.spec.stride, steps, strict=True))):
-                    above, q = em.divmod(rest, extent)
+                    rest, q = em.divmod(rest, extent)
                     at = em.add(at, em.mul(em.add(em.mul(q, step), first), size))
-                    rest = above
                 at = em.add(at, em.mul(rest, sample))
-                em.store("i64", 1, str(at), em.gep(self.places, j, "i64"))
-
-            def scatter(row: Index, size: int, sums: list[str] | str) -> None:
-                assert isinstance(sums, str)
-                base = self.at(target, em.mul(row, g.positions))
-
-                @em.each(0, size)
-                def line(i: Index) -> None:
+                em.store("i64", 1, str(at), em.gep(f"{self.places}", j, "i64"))
+            for row, size, sums in self._sum(taps, filters, pieces, [self.width] * self.plan.vectors, rows):
+                assert isinstance(sums, Array)
+                base = target.at(em.mul(row, g.positions))
+                for i in em.each(0, size):
                     # Row by row: rows of the output are often at distances that share the sets of a cache.
-                    here = self.at(sums, em.mul(i, self.columns))
-                    there = self.at(base, em.mul(i, g.positions))
-
-                    @em.each(0, count, unroll=True)
-                    def one(j: Index) -> None:
-                        at = em.entry(self.places, j)
-                        x = em.load(self.element, 1, self.at(here, j))
-                        em.store(self.element, 1, x, self.at(there, at))
-            self._sum(taps, filters, pieces, valid, rows, scatter)
-
-
-def is_copy(spec: ConvSpec) -> bool:
-    """Whether the epilogue only stores the result."""
-    return spec.exprs == (Arg(0),)
-
+                    here, there = sums.at(em.mul(i, self.columns)), base.at(em.mul(i, g.positions))
+                    for j in em.each(0, count):
+                        there.put(here.one(j), em.entry(f"{self.places}", j))

@@ -3,13 +3,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ....contractions import ConvSpec
 from ....target import Target
-from ...text.emitter import Emitter
 from ..gemm import outer
 from ..operand import Matrices
-from .geometry import gathering, results
-from .spec import ConvSpec
-from .writer import ConvWriter
+from .geometry import gathering
+from .writer import ConvWriter, results
 
 
 @dataclass(frozen=True)
@@ -32,9 +31,6 @@ def choose(spec: ConvSpec, target: Target) -> ProductShape:
 
 class Product(ConvWriter[ProductShape]):
     """Writes a convolution or the gradient of its input."""
-
-    def __init__(self, em: Emitter, spec: ConvSpec, shape: ProductShape) -> None:
-        super().__init__(em, spec, shape, shape.tiles.width)
 
     def write(self) -> int:
         return outer.Outer(self.em, self.plan.work, self.plan.tiles).write()

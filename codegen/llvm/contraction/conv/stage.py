@@ -1,10 +1,11 @@
 """Copies that convolutions make of their operands: staged images, and panels gathered from them."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 
-from ...text.emitter import Emitter, Index
+from ...text.array import Array
+from ...text.emitter import Carried, Emitter, Index
 from ...text.tiles import each_tile
 from .geometry import Image, StagedAxis
 
@@ -21,64 +22,45 @@ def stage_cycles(image: Image, channels: int, width: int) -> float:
 def stage_function(em: Emitter, image: Image, channels: int, element: str, width: int) -> Emitter:
     """``stage(from, to)``: copy ``channels`` channels into zeros; padding is not written."""
     inner = em.function("stage", ["ptr %from", "ptr %to"])
-
-    @inner.each(0, channels)
-    def channel(c: Index) -> None:
-        source = inner.gep("%from", inner.mul(c, image.source), element)
-        place = inner.gep("%to", inner.mul(c, image.size), element)
-        _planes(inner, image, 0, 0, source, place, element, width)
+    source, place = (Array(inner, element, width, p) for p in ("%from", "%to"))
+    for c in inner.each(0, channels):
+        _planes(image, 0, 0, source.at(inner.mul(c, image.source)), place.at(inner.mul(c, image.size)))
     return inner
 
 
-def _planes(em: Emitter, image: Image, axis: int, plane: int, source: str, place: str, element: str,
-            width: int) -> None:
+def _planes(image: Image, axis: int, plane: int, source: Array, place: Array) -> None:
     """One axis after the other: for each plane the positions that hold elements; rows along the last axis."""
-    a = image.axes[axis]
-    rest = 1
-    for later in image.axes[axis + 1:]:
-        rest *= later.size
+    em, a = source.em, image.axes[axis]
+    rest = prod(later.size for later in image.axes[axis + 1:])
     for number, remainder in enumerate(a.planes):
         inside = a.inside(remainder)
         index = plane * len(a.planes) + number
         if not inside:
             continue
         if axis == len(image.axes) - 1:
-            start = em.gep(place, index * prod(image.lengths), element)
-            _row(em, a, remainder, inside, source, start, element, width)
+            _row(a, remainder, inside, source, place.at(index * prod(image.lengths)))
             continue
-
-        @em.each(inside.start, inside.stop)
-        def line(i: Index, remainder: int = remainder, index: int = index) -> None:
+        for i in em.each(inside.start, inside.stop):
             h = em.add(em.mul(i, a.stride), remainder - a.pad)
-            _planes(em, image, axis + 1, index, em.gep(source, em.mul(h, rest), element),
-                    em.gep(place, em.mul(i, image.steps[axis]), element), element, width)
+            _planes(image, axis + 1, index, source.at(em.mul(h, rest)), place.at(em.mul(i, image.steps[axis])))
 
 
-def _row(em: Emitter, axis: StagedAxis, remainder: int, inside: range, source: str, place: str, element: str,
-         width: int) -> None:
+def _row(axis: StagedAxis, remainder: int, inside: range, source: Array, place: Array) -> None:
     """The positions ``inside`` of one plane of one row: every ``stride``-th element."""
-    first = inside.start * axis.stride + remainder - axis.pad
-
-    def part(i: Index, valid: int) -> None:
-        start = em.gep(source, em.add(em.mul(i, axis.stride), first), element)
-        target = em.gep(place, em.add(i, inside.start), element)
-        if axis.stride == 1:
-            x = em.load(element, width, start, valid)
-        else:
-            x = _every(em, start, axis.stride, element, width, valid)
-        em.store(element, width, x, target, valid)
-
-    @each_tile(em, len(inside), width)
-    def turn(i: Index, valid: int) -> None:
-        part(i, valid)
+    em, first = source.em, inside.start * axis.stride + remainder - axis.pad
+    for i, valid in each_tile(em, len(inside), source.width):
+        start = source.at(em.add(em.mul(i, axis.stride), first))
+        target = place.at(em.add(i, inside.start))
+        target.store(start.load(0, valid) if axis.stride == 1 else _every(start, axis.stride, valid), 0, valid)
 
 
-def _every(em: Emitter, start: str, stride: int, element: str, width: int, valid: int) -> str:
+def _every(start: Array, stride: int, valid: int) -> str:
     """A vector of ``valid`` elements that are ``stride`` apart."""
+    em, element, width = start.em, start.element, start.width
     if 2 * stride <= width or stride == 2 <= width:
         # The elements between are read, too, but none behind the last one; a shuffle picks each vector's own.
         reach = stride * (valid - 1) + 1
-        parts = [em.load(element, width, em.gep(start, at, element), reach - at) for at in range(0, reach, width)]
+        parts = [start.load(at, reach - at) for at in range(0, reach, width)]
         places = [lane * stride for lane in range(width)]
         x = em.shuffle(element, width, parts[0], parts[min(1, len(parts) - 1)], [
             p if p < 2 * width else 0 for p in places])
@@ -86,8 +68,7 @@ def _every(em: Emitter, start: str, stride: int, element: str, width: int, valid
             x = em.shuffle(element, width, x, part, [
                 p - (k - 1) * width if p // width == k else lane for lane, p in enumerate(places)])
         return x
-    return em.collect(element, width, (
-        em.load(element, 1, em.gep(start, lane * stride, element)) for lane in range(valid)), zeros=True)
+    return em.collect(element, width, (start.one(lane * stride) for lane in range(valid)), zeros=True)
 
 
 class Pieces:
@@ -99,11 +80,7 @@ class Pieces:
     """
 
     def __init__(self, em: Emitter, image: Image, sample: int, table: str, width: int) -> None:
-        self.em = em
-        self.image = image
-        self.sample = sample
-        self.table = table
-        self.width = width
+        self.em, self.image, self.sample, self.table, self.width = em, image, sample, table, width
 
     def find(self, extents: Sequence[Index], column: Index, count: Index) -> Index:
         """Fill the table for ``count`` columns from ``column`` on; returns how many pieces there are."""
@@ -112,32 +89,35 @@ class Pieces:
         first = em.div(column, breadth)
         last = em.div(em.sub(em.add(column, count), 1), breadth)
 
-        def row(r: Index, number: list[str]) -> list[str]:
+        number = Carried(["i64"], ["0"])
+        for r in em.each(first, em.add(last, 1), carried=number):
             start = em.sub(em.mul(r, breadth), column)
             base = self._base(extents[:-1], r)
             skipped = em.div(em.max(em.sub(0, start), 0), width)
             end = em.div(em.add(em.min(breadth, em.sub(count, start)), width - 1), width)
-
-            def piece(v: Index, number: list[str]) -> list[str]:
+            for v in em.each(skipped, end, carried=number):
                 at = em.max(em.add(start, em.mul(v, width)), 0)
-                entry = em.gep(self.table, em.mul(number[0], PIECE_WORDS), "i64")
-                em.store("i64", 1, str(em.add(base, em.sub(at, start))), entry)
-                em.store("i64", 1, str(at), em.gep(entry, 1, "i64"))
                 until = em.min(em.min(em.add(start, em.mul(em.add(v, 1), width)), em.add(start, breadth)), count)
-                em.store("i64", 1, str(em.sub(until, at)), em.gep(entry, 2, "i64"))
-                return [str(em.add(number[0], 1))]
-            return em.loop(skipped, end, 1, piece, [("i64", number[0])], unroll=False)
-        return em.loop(first, em.add(last, 1), 1, row, [("i64", "0")], unroll=False)[0]
+                entry = em.gep(self.table, em.mul(number.values[0], PIECE_WORDS), "i64")
+                for k, word in enumerate((em.add(base, em.sub(at, start)), at, em.sub(until, at))):
+                    em.store("i64", 1, str(word), em.gep(entry, k, "i64"))
+                number.values = [str(em.add(number.values[0], 1))]
+        return number.values[0]
 
     def _base(self, outer: Sequence[Index], row: Index) -> Index:
         """The begin of a row along the last axis."""
         em = self.em
         base: Index = 0
         for extent, step in zip(reversed(outer), reversed(self.image.steps[:-1]), strict=True):
-            rest = em.div(row, extent)
-            base = em.add(base, em.mul(em.sub(row, em.mul(rest, extent)), step))
-            row = rest
+            row, here = em.divmod(row, extent)
+            base = em.add(base, em.mul(here, step))
         return em.add(base, em.mul(row, self.sample))
+
+
+def words_of_piece(em: Emitter, table: str, number: Index) -> list[Index]:
+    """The offset of a piece in the images, its column, and its number of columns."""
+    entry = em.gep(table, em.mul(number, PIECE_WORDS), "i64")
+    return [em.entry(entry, k) for k in range(PIECE_WORDS)]
 
 
 def pack_function(em: Emitter, image: Image, taps: Sequence[int] | None, stride: int, element: str,
@@ -149,73 +129,56 @@ def pack_function(em: Emitter, image: Image, taps: Sequence[int] | None, stride:
     """
     inner = em.function("pack", ["ptr %from", "ptr %to", "ptr %pieces", "i64 %count", "i64 %channels", "ptr %taps",
                                  "i64 %number"])
-    few = taps is not None and len(taps) <= MOST_UNROLLED_TAPS
+    images, panel = (Array(inner, element, width, p) for p in ("%from", "%to"))
     number: Index = len(taps) if taps is not None else "%number"
 
-    @inner.each(0, "%channels")
-    def channel(c: Index) -> None:
-        source = inner.gep("%from", inner.mul(c, image.size), element)
-        target = inner.gep("%to", inner.mul(inner.mul(c, number), stride), element)
-
-        @inner.each(0, "%count")
-        def piece(i: Index) -> None:
-            entry = inner.gep("%pieces", inner.mul(i, PIECE_WORDS), "i64")
-            start = inner.gep(source, inner.entry(entry), element)
-            place = inner.gep(target, inner.entry(entry, 1), element)
-
-            def copy(offset: Index, at: Index) -> None:
-                x = inner.load(element, width, inner.gep(start, offset, element))
-                inner.store(element, width, x, inner.gep(place, at, element))
-            if few:
-                assert taps is not None
-                for t, offset in enumerate(taps):
-                    copy(offset, t * stride)
-                return
-
-            @inner.each(0, number)
-            def tap(t: Index) -> None:
-                offset = inner.entry("%taps", inner.add(inner.mul(t, 2), 1))
-                copy(offset, inner.mul(t, stride))
+    for c in inner.each(0, "%channels"):
+        source, target = images.at(inner.mul(c, image.size)), panel.at(inner.mul(inner.mul(c, number), stride))
+        for i in inner.each(0, "%count"):
+            place, column, _ = words_of_piece(inner, "%pieces", i)
+            start, to = source.at(place), target.at(column)
+            if taps is not None and len(taps) <= MOST_UNROLLED_TAPS:
+                for k, offset in enumerate(taps):
+                    to.store(start.load(offset), k * stride)
+                continue
+            for t in inner.each(0, number):
+                to.store(start.load(inner.entry("%taps", inner.add(inner.mul(t, 2), 1))), inner.mul(t, stride))
     return inner
 
 
-def each_row(em: Emitter, image: Image, use: Callable[[Index, Index], None]) -> None:
-    """``use(offset, position)`` for every row of elements along the last axis: its offset in the planes, its number."""
+def each_row(em: Emitter, image: Image) -> Iterator[tuple[Index, Index]]:
+    """Loops over the rows of elements along the last axis: the offset of each in the planes, its first position."""
     last = image.axes[-1]
 
-    def axes(depth: int, base: Index, planes: Index, column: Index) -> None:
+    def axes(depth: int, base: Index, planes: Index, column: Index) -> Iterator[tuple[Index, Index]]:
         if depth == len(image.axes) - 1:
-            use(em.add(base, em.mul(em.mul(planes, last.stride), prod(image.lengths))), em.mul(column, last.size))
+            yield em.add(base, em.mul(em.mul(planes, last.stride), prod(image.lengths))), em.mul(column, last.size)
             return
         a = image.axes[depth]
-
-        @em.each(0, a.size)
-        def one(h: Index) -> None:
-            u = em.add(h, a.pad)
-            place = em.div(u, a.stride)
-            number = em.add(em.mul(planes, a.stride), em.sub(u, em.mul(place, a.stride)))
-            axes(depth + 1, em.add(base, em.mul(place, image.steps[depth])), number,
-                 em.add(em.mul(column, a.size), h))
-    axes(0, 0, 0, 0)
+        for h in em.each(0, a.size):
+            place, remainder = em.divmod(em.add(h, a.pad), a.stride)
+            number = em.add(em.mul(planes, a.stride), remainder)
+            yield from axes(depth + 1, em.add(base, em.mul(place, image.steps[depth])), number,
+                            em.add(em.mul(column, a.size), h))
+    return axes(0, 0, 0, 0)
 
 
-def together(em: Emitter, image: Image, row: str, place: Index, valid: int, element: str, width: int) -> str:
+def together(image: Image, row: Array, place: Index, valid: int) -> str:
     """``valid`` neighbours from ``place`` on (not yet divided by the stride), interleaved from the planes of one row.
 
     Vectors begin at even elements of the row.
     """
-    last = image.axes[-1]
+    em, width, last = row.em, row.width, image.axes[-1]
     plane = prod(image.lengths)
     if last.stride == 1:
-        return em.load(element, width, em.gep(row, place, element))
+        return row.load(place)
     if last.stride == 2 and width > 1:
         odd = last.pad % 2   # the parity of the first element
-        low = em.gep(row, em.add(em.div(place, 2), odd * plane), element)
-        high = em.gep(row, em.add(em.div(em.add(place, 1), 2), (1 - odd) * plane), element)
-        a, b = em.load(element, width, low), em.load(element, width, high)
-        return em.shuffle(element, width, a, b, [i // 2 + width * (i % 2) for i in range(width)])
+        low = row.at(em.add(em.div(place, 2), odd * plane))
+        high = row.at(em.add(em.div(em.add(place, 1), 2), (1 - odd) * plane))
+        return em.shuffle(row.element, width, low.load(), high.load(), [i // 2 + width * (i % 2) for i in range(width)])
 
     def one(lane: int) -> str:
         position, remainder = em.divmod(em.add(place, lane), last.stride)
-        return em.load(element, 1, em.gep(row, em.add(em.mul(remainder, plane), position), element))
-    return em.collect(element, width, map(one, range(valid)), zeros=True)
+        return row.one(em.add(em.mul(remainder, plane), position))
+    return em.collect(row.element, width, map(one, range(valid)), zeros=True)

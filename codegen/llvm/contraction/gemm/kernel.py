@@ -13,13 +13,13 @@ from dataclasses import replace
 
 from kusari.ir import Kernel
 
+from ....contractions import GemmSpec
 from ....target import Target
 from ...text.emitter import Emitter
-from ..operand import Matrices, results_of
+from ..operand import Matrices
 from . import outer
-from .dot import suits_dot, write_dot
+from .dot import Dot, suits_dot
 from .lines import Lines, suits_lines
-from .spec import GemmSpec
 from .stream import Stream, suits_stream
 
 
@@ -32,13 +32,14 @@ def gemm_kernel(spec: GemmSpec, target: Target) -> Kernel:
     scratch = 0
     if work.batch and work.m and work.n:
         if suits_stream(work, target):
-            scratch = Stream(em, work).write()
+            writer = Stream(em, work)
         elif suits_dot(work, target):
-            write_dot(em, work)
+            writer = Dot(em, work)
         elif suits_lines(work, target):
-            scratch = Lines(em, work).write()
+            writer = Lines(em, work)
         else:
-            scratch = outer.Outer(em, work, outer.choose(work, target)).write()
+            writer = outer.Outer(em, work, outer.choose(work, target))
+        scratch = writer.write()
     size = spec.dtype.itemsize
     moved = size * spec.batch * (spec.m * spec.k + spec.k * spec.n + spec.m * spec.n * len(spec.exprs))
     moved += sum(o.dtype.itemsize * spec.batch * (spec.m if o.row else 1) * (spec.n if o.column else 1)
@@ -48,13 +49,10 @@ def gemm_kernel(spec: GemmSpec, target: Target) -> Kernel:
 
 def matrices(spec: GemmSpec) -> Matrices:
     """Strides in place of flags; a single column becomes a single row, whose memory is the same."""
-    lda = spec.lda if spec.lda is not None else (spec.m if spec.transa else spec.k)
-    ldb = spec.ldb if spec.ldb is not None else (spec.k if spec.transb else spec.n)
-    a_row, a_k = (1, lda) if spec.transa else (lda, 1)
-    b_k, b_column = (1, ldb) if spec.transb else (ldb, 1)
-    results = results_of(spec.m, spec.n, spec.batch, spec.dtype, spec.exprs, spec.operands)
+    a_row, a_k = (1, spec.m) if spec.transa else (spec.k, 1)
+    b_k, b_column = (1, spec.k) if spec.transb else (spec.n, 1)
     work = Matrices(
-        **vars(results), k=spec.k, a_slot=0, b_slot=1,
+        spec.m, spec.n, spec.batch, spec.dtype, spec.exprs, spec.operands, spec.k, a_slot=0, b_slot=1,
         a_row=a_row, a_k=a_k, b_k=b_k, b_column=b_column,
         a_batch=spec.stride_a if spec.stride_a is not None else spec.m * spec.k,
         b_batch=spec.stride_b if spec.stride_b is not None else spec.k * spec.n)
@@ -62,5 +60,5 @@ def matrices(spec: GemmSpec) -> Matrices:
         work = replace(
             work, m=spec.n, n=spec.m, a_slot=1, b_slot=0, a_row=b_column, a_k=b_k, b_k=a_k, b_column=a_row,
             a_batch=work.b_batch, b_batch=work.a_batch,
-            operand_strides=tuple((c, r, b) for r, c, b in work.operand_strides))
+            operands=tuple(replace(o, row=o.column, column=o.row) for o in work.operands))
     return work

@@ -5,13 +5,15 @@ memory. Here the sums of a strip of columns wait in the first-level cache, and s
 """
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from ....target import Target
-from ...text.emitter import Emitter, Index
-from ...text.tiles import for_tiles, full_tiles
-from ..epilogue import Epilogue, Finisher, for_batch, is_heavy
+from ...text.array import Array
+from ...text.emitter import Index
+from ...text.tiles import full_tiles, tiles_in
+from ..epilogue import Epilogue, Finisher
 from ..operand import Matrices
-from ..stage import thread_scratch
-from ..tile import Tile
+from ..writer import ProductWriter
 
 MOST_LINE_ROWS = 8            # more rows are arithmetic enough for tiles
 LEAST_MATRIX_BYTES = 1 << 20  # from this size on the time is that of reading memory
@@ -26,84 +28,48 @@ def suits_lines(work: Matrices, target: Target) -> bool:
             and work.k >= 16 and work.k * work.n * size >= LEAST_MATRIX_BYTES)
 
 
-class Lines:
+class Lines(ProductWriter):
     """Writes one kernel. The scratch of a thread holds the sums of a strip of columns, a line for each row of A."""
 
-    def __init__(self, em: Emitter, work: Matrices) -> None:
-        self.em = em
-        self.work = work
-        self.width = em.target.lanes(work.dtype.itemsize)
-        room = em.target.registers * 3 // 4
-        self.depth = max(1, min(8, room // work.m))        # lines of B that are added at a time
-        near = em.target.l1_bytes // 2 // (self.width * work.dtype.itemsize)
+    def prepare(self) -> None:
+        work, target = self.work, self.em.target
+        self.depth = max(1, min(8, target.registers * 3 // 4 // work.m))        # lines of B that are added at a time
+        near = target.l1_bytes // 2 // (self.width * self.size)
         self.strip_vectors = max(1, min(near // work.m, -(-work.n // self.width)))
         self.stride = self.strip_vectors * self.width
-        self.finisher = Finisher(em, work, self.width, self.stride) if is_heavy(work.exprs) else None
-        self.own = ""
+        self.finisher = Finisher(self.em, work, self.width, self.stride)
+        self.own, = self.scratch(work.m * self.stride)
 
-    def write(self) -> int:
-        """Write the product; returns the bytes of scratch each thread needs."""
-        em, work = self.em, self.work
-        sizes = [work.m * self.stride]
-        (self.own,), size = thread_scratch(em, work.scratch_slot, work.element, work.dtype.itemsize, sizes)
-        for_batch(em, work, self.product)
-        return size
-
-    def product(self, epilogue: Epilogue, a: str, b: str, split: bool) -> None:
-        """One matrix of the batch: threads share its columns."""
+    def product(self, epilogue: Epilogue, a: Array, b: Array, split: bool) -> None:
+        """Threads share the columns."""
         em, n, width, most = self.em, self.work.n, self.width, self.strip_vectors
         lo, hi = em.chunk(n // width) if split else (0, n // width)
-        em.loop(lo, hi, most, lambda i, _: self.strip(epilogue, a, b, i, em.min(em.add(i, most), hi), width))
-        if not n % width:
-            return
-        if split:
-            em.when(em.compare("eq", "%tid", em.sub("%nth", 1)), lambda: self.strip(
-                epilogue, a, b, n // width, n // width + 1, n % width))
-        else:
-            self.strip(epilogue, a, b, n // width, n // width + 1, n % width)
+        for i in em.each(lo, hi, most):
+            self.strip(epilogue, a, b, i, em.min(em.add(i, most), hi), width)
+        if n % width:
+            with em.only(em.compare("eq", "%tid", em.sub("%nth", 1))) if split else nullcontext():
+                self.strip(epilogue, a, b, n // width, n // width + 1, n % width)
 
-    def strip(self, epilogue: Epilogue, a: str, b: str, first: Index, end: Index, valid: int) -> None:
+    def strip(self, epilogue: Epilogue, a: Array, b: Array, first: Index, end: Index, valid: int) -> None:
         """All of k for the vectors of columns from ``first`` to ``end``, each of ``valid`` lanes."""
         em, work = self.em, self.work
         start = min(self.depth, work.k)
         self.add(a, b, 0, start, first, end, valid, fresh=True)
-        for t in full_tiles(work.k - start, self.depth):
-            for_tiles(em, [t], None, lambda p, depth: self.add(
-                a, b, em.add(p, start), depth, first, end, valid, fresh=False))
-        self.finish(epilogue, first, end, valid)
+        for p, depth in tiles_in(em, full_tiles(work.k - start, self.depth)):
+            self.add(a, b, em.add(p, start), depth, first, end, valid, fresh=False)
+        column, count = em.mul(first, self.width), em.sub(end, first)
+        self.finisher.vectors(epilogue, self.own, 0, work.m, column, count, valid)
 
-    def add(self, a: str, b: str, p: Index, depth: int, first: Index, end: Index, valid: int, fresh: bool) -> None:
+    def add(self, a: Array, b: Array, p: Index, depth: int, first: Index, end: Index, valid: int, fresh: bool) -> None:
         """``depth`` lines of B, from line ``p`` on, times the elements of A's rows for them."""
-        em, work, width, element = self.em, self.work, self.width, self.work.element
-        factors = [[em.broadcast(element, width, em.load(element, 1, em.gep(
-            a, em.add(i * work.a_row, em.mul(em.add(p, u), work.a_k)), element))) for u in range(depth)]
-            for i in range(work.m)]
-        lines = [em.gep(b, em.mul(em.add(p, u), work.b_k), element) for u in range(depth)]
-
-        @em.each(first, end)
-        def vector(j: Index) -> None:
-            column = em.mul(j, width)
-            place = em.gep(self.own, em.mul(em.sub(j, first), width), element)
-            places = [em.gep(place, i * self.stride, element) for i in range(work.m)]
-            sums = ["zeroinitializer" if fresh else em.load(element, width, at) for at in places]
+        em, work = self.em, self.work
+        factors = [[a.spread(em.add(i * work.a_row, em.mul(em.add(p, u), work.a_k))) for u in range(depth)]
+                   for i in range(work.m)]
+        lines = [b.at(em.mul(em.add(p, u), work.b_k)) for u in range(depth)]
+        for j in em.each(first, end):
+            column = em.mul(j, self.width)
+            place = self.own.at(em.mul(em.sub(j, first), self.width))
+            sums = self.tile.zeros(work.m) if fresh else self.tile.load(place, self.stride, work.m, 1)
             for u, line in enumerate(lines):
-                x = em.load(element, width, em.gep(line, column, element), valid)
-                sums = Tile(em, element, width).add([row[u] for row in factors], [x], sums)
-            for at, total in zip(places, sums, strict=True):
-                em.store(element, width, total, at)
-
-    def finish(self, epilogue: Epilogue, first: Index, end: Index, valid: int) -> None:
-        """The epilogue of a strip."""
-        em, work, width, element = self.em, self.work, self.width, self.work.element
-        if self.finisher:
-            self.finisher.call(epilogue, self.own, 0, work.m, em.mul(first, width), em.sub(end, first), valid)
-            return
-
-        @em.each(first, end)
-        def vector(j: Index) -> None:
-            column = em.mul(j, width)
-            known = epilogue.columns(column, width, valid)
-            place = em.gep(self.own, em.mul(em.sub(j, first), width), element)
-            for i in range(work.m):
-                total = em.load(element, width, em.gep(place, i * self.stride, element))
-                epilogue.store(total, i, column, width, valid, known)
+                sums = self.tile.add([row[u] for row in factors], [line.load(column, valid)], sums)
+            self.tile.store(sums, place, self.stride, 1)

@@ -2,18 +2,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from ....target import Target
+from ...text.array import Array
 from ...text.emitter import Emitter, Index
-from ...text.tiles import Tiles, count_tiles, even_tiles, for_tiles, full_tiles
+from ...text.tiles import count_tiles, even_tiles, full_tiles, lanes_in, tiles_in
 from ..cycles import MOST_TILE_ROWS, step_cycles, tile_rows
-from ..epilogue import Epilogue, Finisher, for_batch, is_heavy
+from ..epilogue import Epilogue, Finisher
 from ..operand import Matrices
-from ..pack import pack_rows, pack_transposed
-from ..stage import thread_scratch
-from ..tile import Factors, Tile
+from ..pack import pack
+from ..tile import Factors
+from ..writer import LINE_BYTES, ProductWriter
+from .dot import dot_tile
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,6 @@ class Shape:
     cycles: float = 0.0
 
 
-LINE_BYTES = 64        # a cache line
 NEAR_BYTES = 24 << 10  # of A's cache lines, which stay near from one tile of rows to the next
 FAR_BYTES = 2 << 20    # of A, which stay near enough from one panel to the next
 SWEEP_ROWS = 128       # that make up for packing a panel
@@ -48,7 +49,9 @@ def choose(work: Matrices, target: Target) -> Shape:
     """
     size = work.dtype.itemsize
     width = target.lanes(size)
-    single = _single(work, width)
+    rest = work.n % width   # columns left of full vectors, taken one by one if they are few and rows of A contiguous
+    few = work.a_k == 1 and work.n > width > 1 and work.k >= 4 * width and rest <= _MOST_SINGLE_COLUMNS
+    single = rest if few else 0
     columns = -(-work.n // width)
     conflict = work.a_row * size % 4096 == 0   # rows that far apart share the sets of the first-level cache
     best: tuple[float, int, int, int] | None = None
@@ -83,13 +86,6 @@ def choose(work: Matrices, target: Target) -> Shape:
     return Shape(rows, vectors, width, packed, block, sweep, single, step * work.k)
 
 
-def _single(work: Matrices, width: int) -> int:
-    """The number of columns left of full vectors, if they are few and rows of A are contiguous; else 0."""
-    rest = work.n % width
-    fits = work.a_k == 1 and work.n > width > 1 and work.k >= 4 * width and rest <= _MOST_SINGLE_COLUMNS
-    return rest if fits else 0
-
-
 def suits_rows_first(work: Matrices, shape: Shape, target: Target) -> bool:
     """Whether a tile of rows should meet all panels of B before the next one does.
 
@@ -99,69 +95,53 @@ def suits_rows_first(work: Matrices, shape: Shape, target: Target) -> bool:
     """
     size = work.dtype.itemsize
     panels = -(-work.n // (shape.vectors * shape.width))
-    full = len(work.exprs) + sum(r != 0 and c != 0 for r, c, _ in work.operand_strides)
+    full = len(work.exprs) + sum(o.row != 0 and o.column != 0 for o in work.operands)
     passing = (work.m * work.k + work.m * work.n * full) * size
     resident = work.k * panels * shape.vectors * shape.width * size
     enough = count_tiles(even_tiles(work.m, shape.rows)) >= 16 and panels > 1 and not shape.single
     return enough and shape.block == work.k > 0 and resident <= target.l2_bytes // 2 and passing > target.l2_bytes
 
 
-class Outer:
+class Outer(ProductWriter):
     """Writes one kernel. Invariant: in the scratch of a thread the panel comes first, then sums over earlier blocks."""
 
     def __init__(self, em: Emitter, work: Matrices, shape: Shape) -> None:
-        self.em = em
-        self.work = work
+        super().__init__(em, work)
         self.shape = shape
-        self.tile = Tile(em, work.element, shape.width)
-        self.stride = shape.vectors * shape.width
+        self.stride = shape.vectors * self.width
         self.row_tiles = even_tiles(work.m, shape.rows)
         self.panels = full_tiles(work.n - shape.single, self.stride)
         many = count_tiles(self.panels)
         self.by_rows = many < 8 and count_tiles(self.row_tiles) > many
         self.rows_first = suits_rows_first(work, shape, em.target)
-        self.blocks = full_tiles(work.k, shape.block) if work.k else [Tiles(0, 1, 0, 0)]
-        panel = shape.block * self.stride * (many if self.rows_first else 1) if shape.packed else 0
-        self.sums_at = panel
-        self.columns_at = panel + (work.m * self.stride if count_tiles(self.blocks) > 1 else 0)
-        self.column = -(-work.k // shape.width) * shape.width   # elements of a single column, in one piece
-        self.scratch = self.columns_at + shape.single * self.column
-        self.heavy = is_heavy(work.exprs)
-        self.own = ""
-        self.tile_buffer = ""
-        self.finisher = Finisher(em, work, shape.width, self.stride)
+        self.blocks = -(-work.k // shape.block) if work.k else 1
+        self.column = -(-work.k // self.width) * self.width   # elements of a single column, in one piece
 
-    def write(self) -> int:
-        """Write the product; returns the bytes of scratch each thread needs."""
-        em, work = self.em, self.work
-        size = 0
-        if self.scratch:
-            (self.own,), size = thread_scratch(em, work.scratch_slot, work.element, work.dtype.itemsize, [self.scratch])
-        if self.heavy:
-            count = self.shape.rows * self.stride
-            self.tile_buffer = em.value(f"alloca [{count} x {work.element}], align 64", "tile")
-        if self.shape.single:
-            self.ones = em.value(f"alloca [{self.shape.rows * self.shape.single} x {work.element}], align 64", "ones")
-        for_batch(em, work, self.product)
-        return size
+    def prepare(self) -> None:
+        work, shape = self.work, self.shape
+        panel = shape.block * self.stride * (count_tiles(self.panels) if self.rows_first else 1) * shape.packed
+        sizes = panel, work.m * self.stride * (self.blocks > 1), shape.single * self.column
+        self.own = self.array("null")
+        if any(sizes):
+            self.own, self.sums, self.columns = self.scratch(*sizes)
+        self.finisher = Finisher(self.em, work, self.width, self.stride, shape.rows)
+        if shape.single:
+            ones = self.em.value(f"alloca [{shape.rows * shape.single} x {self.element}], align 64", "ones")
+            self.ones = self.array(ones)
 
-    def product(self, epilogue: Epilogue, a: str, b: str, split: bool) -> None:
-        """One matrix of the batch."""
+    def product(self, epilogue: Epilogue, a: Array, b: Array, split: bool) -> None:
         em, tiles, panels = self.em, count_tiles(self.row_tiles), count_tiles(self.panels)
         if self.rows_first:
             self.sweep_rows(epilogue, a, b, em.chunk(tiles) if split else None)
             return
         self.copy_columns(b)
         own, part = self.parts(tiles, panels) if split else (None, None)
-
-        def sweep(rows: tuple[Index, Index] | None) -> None:
-            for_tiles(em, self.panels, part, lambda column, breadth: self.panel(epilogue, a, b, column, breadth, rows))
+        lo, hi = own or (0, tiles)
         each = max(1, self.shape.sweep // self.row_tiles[0].size)
-        if each < tiles:
-            lo, hi = own or (0, tiles)
-            em.loop(lo, hi, each, lambda i, _: sweep((i, em.min(em.add(i, each), hi))), unroll=False)
-        else:
-            sweep(own)
+        sweeps = ((i, em.min(em.add(i, each), hi)) for i in em.each(lo, hi, each)) if each < tiles else [own]
+        for rows in sweeps:
+            for column, breadth in tiles_in(em, self.panels, part):
+                self.panel(epilogue, a, b, column, breadth, rows)
 
     def parts(self, tiles: int, panels: int) -> tuple[tuple[Index, Index] | None, tuple[Index, Index] | None]:
         """This thread's tiles of rows, and its panels; None means all.
@@ -182,157 +162,112 @@ class Outer:
         part = em.chunk(panels)
         return (choose(0, own[0]), choose(tiles, own[1])), (choose(part[0], 0), choose(part[1], panels))
 
-    def sweep_rows(self, epilogue: Epilogue, a: str, b: str, part: tuple[Index, Index] | None) -> None:
+    def sweep_rows(self, epilogue: Epilogue, a: Array, b: Array, part: tuple[Index, Index] | None) -> None:
         """A tile of rows meets all panels before the next one does."""
-        em, work, shape = self.em, self.work, self.shape
+        em, work = self.em, self.work
 
-        def place(column: Index) -> str:
-            return em.gep(self.own, em.mul(column, work.k), work.element)
+        def place(column: Index) -> Array:
+            return self.own.at(em.mul(column, work.k)) if self.shape.packed else b.at(em.mul(column, work.b_column))
 
-        def pack(column: Index, breadth: int) -> None:
-            copy = pack_rows if work.b_column == 1 else pack_transposed
-            source = em.gep(b, em.mul(column, work.b_column), work.element)
-            copy(em, work, source, place(column), work.k, breadth, self.stride, shape.width)
+        if self.shape.packed:
+            for column, breadth in tiles_in(em, self.panels):
+                pack(work, b.at(em.mul(column, work.b_column)), place(column), work.k, breadth, self.stride)
+        for row, rows in tiles_in(em, self.row_tiles, part):
+            start = a.at(em.mul(row, work.a_row))
+            for column, breadth in tiles_in(em, self.panels):
+                valid = lanes_in(breadth, self.width)
+                sums = self.multiply(start, place(column), rows, valid, work.k, self.tile.zeros(rows, len(valid)))
+                self.finisher.finish(epilogue, sums, row, rows, column, valid)
 
-        def tile(row: Index, rows: int) -> None:
-            start = em.gep(a, em.mul(row, work.a_row), work.element)
+    def steps(self) -> Iterator[tuple[Index, int, bool, bool]]:
+        """Begin and length of each block of k, whether it is the first and the last; those between are a loop."""
+        depth, last = self.shape.block, self.blocks - 1
+        if last:
+            yield 0, depth, True, False
+        for i in self.em.each(1, last):
+            yield self.em.mul(i, depth), depth, False, False
+        yield last * depth, self.work.k - last * depth, not last, True
 
-            def panel(column: Index, breadth: int) -> None:
-                source = place(column) if shape.packed else em.gep(b, em.mul(column, work.b_column), work.element)
-                self.all_steps(epilogue, start, source, row, rows, column, breadth)
-            for_tiles(em, self.panels, None, panel)
-        if shape.packed:
-            for_tiles(em, self.panels, None, pack)
-        for_tiles(em, self.row_tiles, part, tile)
-
-    def all_steps(self, epilogue: Epilogue, a: str, b: str, row: Index, rows: int, column: Index,
-                  breadth: int) -> None:
-        """One tile of the product, all of k."""
-        work, width = self.work, self.shape.width
-        valid = [min(width, breadth - j) for j in range(0, breadth, width)]
-        step = self.stride if self.shape.packed else work.b_k
-        sums = self.multiply(a, b, step, rows, valid, work.k, self.tile.zeros(rows, len(valid)), None)
-        self.finish(epilogue, sums, row, rows, column, valid)
-
-    def panel(self, epilogue: Epilogue, a: str, b: str, column: Index, breadth: int,
+    def panel(self, epilogue: Epilogue, a: Array, b: Array, column: Index, breadth: int,
               part: tuple[Index, Index] | None) -> None:
-        """All of k: the blocks between the first and the last are a loop."""
-        starts = [t.start + i * t.size for t in self.blocks for i in (range(t.count))]
-        depth = self.blocks[0].size
+        """All of k for one panel of columns."""
+        em, work = self.em, self.work
+        valid = lanes_in(breadth, self.width)
+        for at, depth, first, last in self.steps():
+            source = origin = b.at(em.add(em.mul(column, work.b_column), em.mul(at, work.b_k)))
+            if self.shape.packed:
+                pack(work, origin, self.own, depth, breadth, self.stride)
+                source = self.own
+            for row, rows in tiles_in(em, self.row_tiles, part):
+                start = a.at(em.add(em.mul(row, work.a_row), em.mul(at, work.a_k)))
+                place = self.own if first and last else self.sums.at(em.mul(row, self.stride))
+                initial = self.tile.load(place, self.stride, rows, len(valid)) if not first else (
+                    self.tile.zeros(rows, len(valid)))
+                sums = self.multiply(start, source, rows, valid, depth, initial, self.ahead(origin, row))
+                if last:
+                    self.finisher.finish(epilogue, sums, row, rows, column, valid)
+                else:
+                    self.tile.store(sums, place, self.stride, len(valid))
+                if self.shape.single:
+                    self.dots(epilogue, start, row, rows)
 
-        def between(i: Index, _: list[str]) -> None:
-            self.block(epilogue, a, b, column, breadth, self.em.mul(i, depth), depth, False, False, part)
-        if len(starts) > 1:
-            self.block(epilogue, a, b, column, breadth, 0, depth, True, False, part)
-        if len(starts) > 2:
-            self.em.loop(1, len(starts) - 1, 1, between, unroll=False)
-        self.block(epilogue, a, b, column, breadth, starts[-1], self.work.k - starts[-1], len(starts) == 1, True, part)
-
-    def block(self, epilogue: Epilogue, a: str, b: str, column: Index, breadth: int, at: Index, depth: int,
-              first: bool, last: bool, part: tuple[Index, Index] | None) -> None:
-        """``depth`` steps of k, from ``at``, for one panel of columns."""
-        em, work, shape = self.em, self.work, self.shape
-        offset = em.add(em.mul(column, work.b_column), em.mul(at, work.b_k))
-        source = origin = em.gep(b, offset, work.element)
-        step = work.b_k
-        if shape.packed:
-            pack = pack_rows if work.b_column == 1 else pack_transposed
-            pack(em, work, source, self.own, depth, breadth, self.stride, shape.width)
-            source, step = self.own, self.stride
-        valid = [min(shape.width, breadth - j) for j in range(0, breadth, shape.width)]
-
-        def tile(row: Index, rows: int) -> None:
-            start = em.gep(a, em.add(em.mul(row, work.a_row), em.mul(at, work.a_k)), work.element)
-            place = em.gep(self.own, em.add(em.mul(row, self.stride), self.sums_at), work.element) if self.own else ""
-            initial = (self.tile.zeros(rows, len(valid)) if first
-                       else self.tile.load(place, self.stride, rows, len(valid)))
-            sums = self.multiply(start, source, step, rows, valid, depth, initial, self.ahead(origin, row))
-            if last:
-                self.finish(epilogue, sums, row, rows, column, valid)
-            else:
-                self.tile.store(sums, place, self.stride, len(valid))
-            if shape.single:
-                self.dots(epilogue, start, row, rows)
-        for_tiles(em, self.row_tiles, part, tile)
-
-    def copy_columns(self, b: str) -> None:
+    def copy_columns(self, b: Array) -> None:
         """The columns left of full vectors, each in one piece."""
-        em, work, element = self.em, self.work, self.work.element
+        em, work = self.em, self.work
         for j in range(self.shape.single):
-            source = em.gep(b, (work.n - self.shape.single + j) * work.b_column, element)
-            target = em.gep(self.own, self.columns_at + j * self.column, element)
+            source = b.at((work.n - self.shape.single + j) * work.b_column)
+            target = self.columns.at(j * self.column)
+            for p in em.each(0, work.k):
+                target.put(source.one(em.mul(p, work.b_k)), p)
 
-            @em.each(0, work.k, unroll=True)
-            def one(p: Index, source: str = source, target: str = target) -> None:
-                x = em.load(element, 1, em.gep(source, em.mul(p, work.b_k), element))
-                em.store(element, 1, x, em.gep(target, p, element))
-
-    def dots(self, epilogue: Epilogue, a: str, row: Index, rows: int) -> None:
+    def dots(self, epilogue: Epilogue, a: Array, row: Index, rows: int) -> None:
         """Single columns of a tile: its rows of A, still in the first-level cache, times columns of B."""
-        em, work, width, element, single = self.em, self.work, self.shape.width, self.work.element, self.shape.single
+        em, work, single = self.em, self.work, self.shape.single
+        columns_first = replace(work, a_row=self.column, b_column=work.a_row)
         for first in range(0, single, _JOINT_COLUMNS):
             columns = range(first, min(first + _JOINT_COLUMNS, single))
-            places = [em.gep(self.own, self.columns_at + j * self.column, element) for j in columns]
-            sums = self.tile.zeros(rows, len(columns))
-            for t in full_tiles(work.k, width):
-                def step(p: Index, sums: list[str], valid: int = t.size, places: list[str] = places) -> list[str]:
-                    ys = [em.load(element, width, em.gep(y, p, element), valid) for y in places]
-                    xs = (em.load(element, width, em.gep(a, em.add(i * work.a_row, p), element), valid)
-                          for i in range(rows))
-                    return self.tile.add(xs, ys, sums)
-                sums = self.tile.sum(t.stop, step, sums, t.size, t.start)
-            for k, (i, j) in enumerate(itertools.product(range(rows), columns)):
-                one = em.horizontal("fadd", element, width, sums[k])
-                em.store(element, 1, one, em.gep(self.ones, i * single + j, element))
-
-        @em.each(0, rows)
-        def line(i: Index) -> None:
+            sums = dot_tile(self.tile, columns_first, self.columns.at(first * self.column), a, len(columns), rows)
+            for x, (j, i) in zip(sums, itertools.product(columns, range(rows)), strict=True):
+                self.ones.put(em.horizontal("fadd", self.element, self.width, x), i * single + j)
+        for i in em.each(0, rows):
             for j in range(single):
-                x = em.load(element, 1, em.gep(self.ones, em.add(em.mul(i, single), j), element))
+                x = self.ones.one(em.add(em.mul(i, single), j))
                 epilogue.store(x, em.add(row, i), work.n - single + j, 1, None)
 
-    def ahead(self, origin: str, row: Index) -> Callable[[Index], None] | None:
+    def ahead(self, origin: Array, row: Index) -> Callable[[Index], None] | None:
         """Return a function that fetches, in every step of k, a part of the panel packed after the one at ``origin``.
 
         Packing reads each element of B once, from far away; the arithmetic on a panel leaves time to bring the next one
         closer (a tenth of the time of a product of 100 x 1000 x 1000). The tiles of a panel share its successor among
         them. Fetching behind the last panel does no harm.
         """
-        em, work, element = self.em, self.work, self.work.element
+        em, work = self.em, self.work
         tiles = count_tiles(self.row_tiles)
         short = tiles * 4 < self.stride or count_tiles(self.panels) < 4  # too little time, or too few to come
-        if not self.shape.packed or self.by_rows or count_tiles(self.blocks) > 1 or work.k < self.shape.width or short:
+        if not self.shape.packed or self.by_rows or self.blocks > 1 or work.k < self.width or short:
             return None
-        following = em.gep(origin, self.stride * work.b_column, element)
+        following = origin.at(self.stride * work.b_column)
         if work.b_k == 1:  # a column of B is contiguous: some columns for each tile
             each = -(-self.stride // tiles)
             first = em.min(em.div(em.mul(row, self.stride), work.m), self.stride - each)
-            places = [em.gep(following, em.mul(em.add(first, c), work.b_column), element) for c in range(each)]
+            places = [following.at(em.mul(em.add(first, c), work.b_column)) for c in range(each)]
         elif work.b_column == 1:  # a row of B is contiguous: one of its cache lines for each tile
-            line = 64 // work.dtype.itemsize
+            line = LINE_BYTES // self.size
             number = em.min(em.div(em.mul(row, tiles), work.m), self.stride // line - 1)
-            places = [em.gep(following, em.mul(number, line), element)]
+            places = [following.at(em.mul(number, line))]
         else:
             return None
 
         def fetch(p: Index) -> None:
             for place in places:
-                em.prefetch(em.gep(place, em.mul(p, work.b_k), element))
+                em.prefetch(f"{place.at(em.mul(p, work.b_k))}")
         return fetch
 
-    def multiply(self, a: str, b: str, b_step: int, rows: int, valid: list[int], depth: int,
-                 initial: list[str], ahead: Callable[[Index], None] | None) -> list[str]:
+    def multiply(self, a: Array, b: Array, rows: int, valid: list[int], depth: int, initial: list[str],
+                 ahead: Callable[[Index], None] | None = None) -> list[str]:
         """The innermost loop."""
-        tile, work = self.tile, self.work
-        columns = Factors(b, b_step, tile.neighbours(len(valid)), valid=None if self.shape.packed else valid)
-        return tile.product(Factors(a, work.a_k, [i * work.a_row for i in range(rows)], True), columns, depth, initial,
-                            ahead)
-
-    def finish(self, epilogue: Epilogue, sums: list[str], row: Index, rows: int, column: Index,
-               valid: list[int]) -> None:
-        """The epilogue of a tile: in registers, or of a stored tile if it is long."""
-        if not self.heavy:
-            epilogue.store_tile(sums, row, column, self.shape.width, valid)
-            return
-        self.tile.store(sums, self.tile_buffer, self.stride, len(valid))
-        self.finisher.call_all(epilogue, self.tile_buffer, row, rows, column, sum(valid))
+        work, packed = self.work, self.shape.packed
+        return self.tile.product(
+            Factors(a, work.a_k, [i * work.a_row for i in range(rows)], True),
+            Factors(b, self.stride if packed else work.b_k, self.tile.neighbours(len(valid)),
+                    valid=None if packed else valid), depth, initial, ahead)

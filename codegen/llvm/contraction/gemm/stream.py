@@ -10,14 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ....target import Target
-from ...text.emitter import Emitter, Index
-from ...text.tiles import Tiles, even_tiles, for_tiles, full_tiles
-from ..epilogue import Epilogue, Finisher, for_batch, is_heavy
+from ...text.array import Array
+from ...text.emitter import Index
+from ...text.tiles import Tiles, count_tiles, each_tile, even_tiles, full_tiles, tiles_in
+from ..epilogue import Epilogue, Finisher
 from ..operand import Matrices
-from ..pack import pack_rows, pack_transposed
-from ..stage import thread_scratch
-from ..tile import Factors, Tile
-from .dot import dot_tile, lane_sums
+from ..pack import pack
+from ..tile import Factors
+from ..writer import ProductWriter
+from .dot import dot_tile, lane_sums, room_for_sums
 
 MOST_STREAM_ROWS = 128  # with more rows it pays to pack the weight
 
@@ -69,134 +70,79 @@ def suits_stream(work: Matrices, target: Target) -> bool:
     return near and work.k * work.n * size > target.l1_bytes
 
 
-class Stream:
-    """Writes one kernel. Invariant: in the scratch of a thread the packed rows come first, then the strip's buffer."""
+class Stream(ProductWriter):
+    """Writes one kernel. Invariant: in the scratch of a thread packed rows come first, then the strip's buffer."""
 
-    def __init__(self, em: Emitter, work: Matrices) -> None:
-        self.em = em
-        self.work = work
-        self.layout = layout(work, em.target)
-        self.width = self.layout.width
-        self.tile = Tile(em, work.element, self.width)
+    def prepare(self) -> None:
+        self.layout = layout(self.work, self.em.target)
         self.packed = self.layout.vectors * self.width
-        self.buffer_at = self.packed * work.k
-        self.heavy = is_heavy(work.exprs)
-        self.finisher = Finisher(em, work, self.width, self.width)
-        self.own = self.buffer = self.block = ""
+        self.own, self.buffer = self.scratch(self.packed * self.work.k, self.width * self.layout.stride)
+        self.finisher = Finisher(self.em, self.work, self.width, self.width, self.width)
 
-    def write(self) -> int:
-        """Write the product; returns the bytes of scratch each thread needs."""
-        em, work = self.em, self.work
-        size = self.buffer_at + self.width * self.layout.stride
-        (self.own,), size = thread_scratch(em, work.scratch_slot, work.element, work.dtype.itemsize, [size])
-        self.buffer = em.gep(self.own, self.buffer_at, work.element)
-        if self.heavy:
-            self.block = em.value(f"alloca [{self.width * self.width} x {work.element}], align 64", "tile")
-        for_batch(em, work, self.product)
-        return size
-
-    def product(self, epilogue: Epilogue, a: str, b: str, split: bool) -> None:
-        """One matrix of the batch: threads share its columns."""
+    def product(self, epilogue: Epilogue, a: Array, b: Array, split: bool) -> None:
+        """Threads share the columns."""
         em, work, width = self.em, self.work, self.width
-        transposed = replace(work, b_k=work.a_k, b_column=work.a_row)
-        pack = pack_rows if work.a_row == 1 else pack_transposed
-
-        def panel(at: Index, vectors: int) -> None:
-            first = em.mul(at, width)
-            source = em.gep(a, em.mul(first, work.a_row), work.element)
-            place = em.gep(self.own, em.mul(first, work.k), work.element)
-            pack(em, transposed, source, place, work.k, vectors * width, vectors * width, width)
-        panels = list(self.layout.panels)
-        padded = self.packed - work.m
-        if padded > 0:   # the last panel is not full
-            panels, last = panels[:-1], panels[-1]
-            for_tiles(em, [*panels, replace(last, count=last.count - 1)], None, panel)
-            at = last.start + (last.count - 1) * last.size
-            source = em.gep(a, at * width * work.a_row, work.element)
-            place = em.gep(self.own, at * width * work.k, work.element)
-            pack(em, transposed, source, place, work.k, last.size * width - padded, last.size * width, width)
-        else:
-            for_tiles(em, panels, None, panel)
-
+        turned = replace(work, b_k=work.a_k, b_column=work.a_row)
+        for t in self.layout.panels:
+            padded = max(t.stop * width - work.m, 0)   # of the last panel, which may not be full
+            whole = replace(t, count=t.count - (padded > 0))
+            last = [replace(whole, count=1, start=whole.stop)] if padded else []
+            for at, vectors in tiles_in(em, [whole, *last]):
+                first, breadth = em.mul(at, width), vectors * width
+                pack(turned, a.at(em.mul(first, work.a_row)), self.own.at(em.mul(first, work.k)), work.k,
+                     breadth - padded if at == whole.stop else breadth, breadth)
         strips = full_tiles(work.n, width)
-        part = em.chunk(sum(t.count for t in strips)) if split else None
-
-        def strip(column: Index, breadth: int) -> None:
-            weight = em.gep(b, em.mul(column, work.b_column), work.element)
-            self.strip(a, weight, breadth)
+        for column, breadth in tiles_in(em, strips, em.chunk(count_tiles(strips)) if split else None):
+            self.strip(a, b.at(em.mul(column, work.b_column)), breadth)
             self.finish(epilogue, column, breadth)
-        for_tiles(em, strips, part, strip)
 
-    def strip(self, a: str, weight: str, breadth: int) -> None:
+    def strip(self, a: Array, weight: Array, breadth: int) -> None:
         """The sums of ``breadth`` columns, into the buffer: a line for each column, the rows along it."""
-        em, work, width = self.em, self.work, self.width
+        em, work, stride = self.em, self.work, self.layout.stride
         wide = 8 if em.target.registers >= 32 else 4
-        conflict = work.b_column * work.dtype.itemsize % 4096 == 0  # columns that far apart share the sets of a cache
+        conflict = work.b_column * self.size % 4096 == 0  # columns that far apart share the sets of a cache
         for t in self.layout.panels:
             lines = 2 * wide if t.size == 1 and not conflict else wide
-
-            def panel(at: Index, vectors: int, lines: int = lines) -> None:
-                first = em.mul(at, width)
-                rows = em.gep(self.own, em.mul(first, work.k), work.element)
-
-                def tile(line: Index, count: int) -> None:
-                    source = em.gep(weight, em.mul(line, work.b_column), work.element)
-                    sums = self.multiply(source, rows, count, vectors)
-                    place = em.gep(self.buffer, em.add(em.mul(line, self.layout.stride), first), work.element)
-                    self.tile.store(sums, place, self.layout.stride, vectors)
-                for_tiles(em, full_tiles(breadth, lines), None, tile)
-            for_tiles(em, [t], None, panel)
+            for at, vectors in tiles_in(em, [t]):
+                first = em.mul(at, self.width)
+                rows = self.own.at(em.mul(first, work.k))
+                for line, count in each_tile(em, breadth, lines):
+                    sums = self.multiply(weight.at(em.mul(line, work.b_column)), rows, count, vectors)
+                    self.tile.store(sums, self.buffer.at(em.add(em.mul(line, stride), first)), stride, vectors)
         if self.layout.rest:
-            self.dots(em.gep(a, self.packed * work.a_row, work.element), weight, breadth)
+            self.dots(a.at(self.packed * work.a_row), weight, breadth)
 
-    def multiply(self, weight: str, rows: str, count: int, vectors: int) -> list[str]:
+    def multiply(self, weight: Array, rows: Array, count: int, vectors: int) -> list[str]:
         """The innermost loop: ``count`` columns by ``vectors`` of rows; it fetches the columns that come next."""
-        em, work, width, element, tile = self.em, self.work, self.width, self.work.element, self.tile
-        following = em.gep(weight, count * work.b_column, element)
+        em, work, tile = self.em, self.work, self.tile
+        following = weight.at(count * work.b_column)
 
-        def step(p: Index, sums: list[str]) -> list[str]:
+        def ahead(p: Index) -> None:
             # The columns of a tile lie behind each other: so many bytes for each of the k steps.
             if work.b_column == work.k:
-                em.prefetch(em.gep(following, em.mul(p, count), element))
-            xs = list(tile.factors(Factors(rows, vectors * width, tile.neighbours(vectors)), p))
-            ws = (em.broadcast(element, width, em.load(element, 1, em.gep(
-                em.gep(weight, p, element), i * work.b_column, element))) for i in range(count))
-            return tile.add(ws, xs, sums)
-        return tile.sum(work.k, step, tile.zeros(count, vectors))
+                em.prefetch(f"{following.at(em.mul(p, count))}")
+        return tile.product(Factors(weight, 1, [i * work.b_column for i in range(count)], True),
+                            Factors(rows, vectors * self.width, tile.neighbours(vectors)), work.k,
+                            tile.zeros(count, vectors), ahead)
 
-    def dots(self, a: str, weight: str, breadth: int) -> None:
+    def dots(self, a: Array, weight: Array, breadth: int) -> None:
         """The rows that do not fill a vector, as the last elements of the buffer's lines."""
-        em, work, width, element = self.em, self.work, self.width, self.work.element
-        rest = self.layout.rest
-        room = em.target.registers * 3 // 4 if em.target.has_fma else em.target.registers * 9 // 16
-        lines = max(1, min(room // min(rest, room), 4))
-        transposed = replace(work, a_row=work.b_column, b_column=work.a_row)
-
-        def tile(line: Index, count: int) -> None:
-            source = em.gep(weight, em.mul(line, work.b_column), element)
+        em, work, rest = self.em, self.work, self.layout.rest
+        room = room_for_sums(em.target)
+        turned = replace(work, a_row=work.b_column, b_column=work.a_row)
+        for line, count in each_tile(em, breadth, max(1, min(room // min(rest, room), 4))):
+            source = weight.at(em.mul(line, work.b_column))
             for at in range(0, rest, room):
                 some = min(room, rest - at)
-                sums = dot_tile(em, transposed, source, em.gep(a, at * work.a_row, element), count, some, width)
+                sums = dot_tile(self.tile, turned, source, a.at(at * work.a_row), count, some)
                 for i in range(count):
-                    x = lane_sums(em, element, sums[i * some:(i + 1) * some], width)
+                    x = lane_sums(self.tile, sums[i * some:(i + 1) * some])
                     place = em.add(em.mul(em.add(line, i), self.layout.stride), self.packed + at)
-                    em.store(element, width, x, em.gep(self.buffer, place, element), min(some, width))
-        for_tiles(em, full_tiles(breadth, lines), None, tile)
+                    self.buffer.store(x, place, min(some, self.width))
 
     def finish(self, epilogue: Epilogue, column: Index, breadth: int) -> None:
         """Transpose square blocks of the buffer and apply the epilogue to their rows."""
-        em, work, width, element = self.em, self.work, self.width, self.work.element
-        known = None if self.heavy else epilogue.columns(column, width, breadth)
-
-        def block(row: Index, rows: int) -> None:
-            start = em.gep(self.buffer, row, element)
-            xs = [em.load(element, width, em.gep(start, j * self.layout.stride, element)) for j in range(breadth)]
-            xs += ["zeroinitializer"] * (width - breadth)
-            for i, x in enumerate(em.transpose(element, xs)[:rows]):
-                if self.heavy:
-                    em.store(element, width, x, em.gep(self.block, i * width, element))
-                else:
-                    epilogue.store(x, em.add(row, i), column, width, breadth, known)
-            if self.heavy:
-                self.finisher.call(epilogue, self.block, row, rows, column, 1, breadth)
-        for_tiles(em, full_tiles(work.m, width), None, block)
+        known = epilogue.columns(column, self.width, breadth) if not self.finisher.heavy else None
+        for row, rows in each_tile(self.em, self.work.m, self.width):
+            xs = self.buffer.at(row).turned([j * self.layout.stride for j in range(breadth)])[:rows]
+            self.finisher.finish(epilogue, xs, row, rows, column, [breadth], known)

@@ -15,6 +15,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from ...text.types import splat
+
 if TYPE_CHECKING:
     from ...text.emitter import Emitter
 
@@ -179,4 +181,4 @@ class Transform:
         return self._em.binary(op, "float", self._width, a, b)
 
     def _splat(self, c: Fraction) -> str:
-        return self._em.splat("float", self._width, float(c))
+        return splat("float", self._width, float(c))

@@ -9,10 +9,10 @@ from math import inf
 
 from kusari.ir import Choice, costs
 
+from ....contractions import ConvSpec
 from ....target import Target
 from ...text.types import F32
 from ..conv.choose import Candidate, defined, explanation
-from ..conv.spec import ConvSpec
 from ..cycles import step_cycles
 from .spec import TILES, WinogradSpec, blocking, gradient_blocking, maps_blocking, round_up
 

@@ -9,25 +9,28 @@ from __future__ import annotations
 from kusari.ir import Kernel
 
 from ....target import Target
+from ...text.array import Array
 from ...text.emitter import Emitter, Index
-from ..stage import scratch_layout
+from ...text.types import F32
+from ..operand import Results
+from ..tile import Factors, Tile
+from ..writer import Writer, scratch_layout
 from .algebra import Transform, gradient_algebra
-from .images import symbol_of
-from .parts import F, Product, Source, even_blocks, for_images, small_product, transform_function
+from .parts import Source, even_blocks, for_images, symbol_of, transform_function
 from .spec import WinogradSpec, gradient_blocking, round_up
 
 
 def tiles_kernel(spec: WinogradSpec, target: Target) -> Kernel:
     """The first kernel: its slots are the images, the gradients at the output and scratch."""
-    return _Gradient(spec, target).first()
+    return _Gradient("gradient", spec, target).first()
 
 
 def sums_kernel(spec: WinogradSpec, target: Target) -> Kernel:
     """The second kernel: its slots are the gradient of the weights and scratch, as the first kernel left it."""
-    return _Gradient(spec, target).second()
+    return _Gradient("weights_gradient", spec, target).second()
 
 
-class _Gradient:
+class _Gradient(Writer):
     """Writes both kernels.
 
     Transformed tiles are at ``[vector of channels][point][tile][lane]``, sums at
@@ -35,10 +38,11 @@ class _Gradient:
     together are neighbours.
     """
 
-    def __init__(self, spec: WinogradSpec, target: Target) -> None:
-        self.spec = spec
-        self.target = target
+    def __init__(self, name: str, spec: WinogradSpec, target: Target) -> None:
         self.block = block = gradient_blocking(spec, target)
+        work = Results(spec.maps, 9 * spec.channels, 1, F32, (), ())
+        super().__init__(Emitter(symbol_of(name, spec, target), target), work, block.lanes)
+        self.spec = spec
         lanes = block.lanes
         self.tiles = (spec.batch * spec.rows if block.owned else block.tile_rows) * spec.columns
         plane = self.tiles * lanes + 16
@@ -48,166 +52,127 @@ class _Gradient:
         self.data = Source(spec.channels, spec.height, spec.width, spec.pad[0], spec.pad[2], matrix=matrices.data,
                            **common)
         self.taps = Source(spec.maps, spec.out_height, spec.out_width, 0, 0, matrix=matrices.taps, **common)
-        self.product = Product(1, lanes, lanes, self.data.group, block.panel, lanes)
         self.row_tiles = -(-spec.channels // block.rows)
         self.panels = -(-spec.maps // block.panel)
         self.unit = spec.points * block.rows * block.panel
         rows = min(block.tile_rows, spec.rows)
-        buffers = (self.data.window(rows), self.taps.window(rows))
-        transformed = (self.data.group * -(-spec.channels // lanes), self.taps.group * self.panels * block.vectors)
-        self.square = round_up(9, lanes) * lanes
+        # Of a thread: windows of both images, sums, a square; transformed tiles, unless they are of all threads.
+        self.sizes = [self.data.window(rows), self.taps.window(rows),
+                      self.unit * (1 if block.owned else self.row_tiles * self.panels), round_up(9, lanes) * lanes]
+        transformed = [self.data.group * -(-spec.channels // lanes), self.taps.group * self.panels * block.vectors]
+        self.shared = [0]
         if block.owned:
             self.shared = scratch_layout(4, *transformed)
-            self.own = scratch_layout(4, *buffers, self.unit, self.square)
         else:
-            self.shared = [0]
-            self.own = scratch_layout(4, *buffers, self.row_tiles * self.panels * self.unit, self.square, *transformed)
+            self.sizes += transformed
 
-    def _scratch(self, em: Emitter, slot: int) -> tuple[str, list[str]]:
-        """Pointers to the whole scratch and to the parts of this thread."""
-        scratch = em.slot(slot)
-        own = em.gep(scratch, em.add(em.mul("%tid", self.own[-1]), self.shared[-1]), F)
-        return scratch, [em.gep(own, at, F) for at in self.own[:-1]]
+    def parts(self, slot: int) -> tuple[Array, list[Array]]:
+        """The whole scratch and the parts of this thread."""
+        self.scratch_slot = slot
+        return self.array(self.em.slot(slot)), self.scratch(*self.sizes, shared=self.shared[-1])
 
-    def _kernel(self, em: Emitter, flops: int, moved: int) -> Kernel:
-        return Kernel("llvm", em.symbol, em.text(), 4 * self.own[-1], flops, moved, shared=4 * self.shared[-1])
-
-    def _flops(self) -> int:
-        spec = self.spec
-        return 2 * spec.batch * spec.rows * spec.columns * spec.points * spec.channels * spec.maps
+    def kernel(self, has_products: bool, moved: int) -> Kernel:
+        """The finished kernel, which reads and writes ``moved`` bytes."""
+        spec, em = self.spec, self.em
+        flops = 2 * spec.batch * spec.rows * spec.columns * spec.points * spec.channels * spec.maps * has_products
+        return Kernel("llvm", em.symbol, em.text(), self.scratch_bytes, flops, moved, shared=4 * self.shared[-1])
 
     def first(self) -> Kernel:
         """Transforms the tiles, and sums up their products unless that is left to the second kernel."""
-        spec, block = self.spec, self.block
-        em = Emitter(symbol_of("gradient", spec, self.target), self.target)
+        em, spec, block = self.em, self.spec, self.block
         functions = transform_function(em, "data", self.data), transform_function(em, "taps", self.taps)
-        images = em.slot(0), em.slot(1)
-        scratch, own = self._scratch(em, 2)
+        images = self.array(em.slot(0)), self.array(em.slot(1))
+        scratch, own = self.parts(2)
         sizes = spec.channels * spec.height * spec.width, spec.maps * spec.out_height * spec.out_width
-        places = [em.gep(scratch, at, F) for at in self.shared[:-1]] if block.owned else own[4:6]
-        em.clear(own[0], 4 * self.own[2])
+        places = [scratch.at(at) for at in self.shared[:-1]] if block.owned else own[4:6]
+        em.clear(own[0].pointer, 4 * (round_up(self.sizes[0], 16) + round_up(self.sizes[1], 16)))
         multiply = None
         if not block.owned:
-            em.clear(own[2], 4 * (self.own[3] - self.own[2]))
-            multiply = self._multiply(em)
-
-        def work(first: Index, last: Index) -> None:
-            def enter(n: Index, low: Index, high: Index, offset: Index) -> None:
+            em.clear(own[2].pointer, 4 * round_up(self.sizes[2], 16))
+            multiply = self._multiply()
+        for first, last in even_blocks(em, spec.batch * spec.rows, block.tile_rows):
+            for n, low, high, offset in for_images(em, first, last, spec.rows):
                 start = em.add(offset, first) if block.owned else offset
                 for function, image, size, window, to, n_maps in zip(
                         functions, images, sizes, own[:2], places, (spec.channels, spec.maps), strict=True):
-                    at = em.gep(image, em.mul(n, size), F)
-                    place = em.gep(to, em.mul(start, spec.columns * block.lanes), F)
+                    at = image.at(em.mul(n, size))
+                    place = to.at(em.mul(start, spec.columns * block.lanes))
                     em.call(function, at, window, place, low, high, 0, n_maps)
-            for_images(em, first, last, spec.rows, enter)
             if multiply is not None:
-                depth = em.mul(em.sub(last, first), spec.columns)
-                em.call(multiply, places[0], places[1], own[2], depth)
-        even_blocks(em, spec.batch * spec.rows, block.tile_rows, work)
-        moved = 4 * (spec.batch * sum(sizes) + sum(self.shared[-1:]))
-        return self._kernel(em, 0 if block.owned else self._flops(), moved)
+                em.call(multiply, *places, own[2], em.mul(em.sub(last, first), spec.columns))
+        return self.kernel(not block.owned, 4 * (spec.batch * sum(sizes) + sum(self.shared[-1:])))
 
-    def _multiply(self, em: Emitter) -> Emitter:
+    def _multiply(self) -> Emitter:
         """A function that adds the products of ``%depth`` tiles to all sums."""
-        inner = em.function("multiply", ["ptr %data", "ptr %taps", "ptr %sums", "i64 %depth"])
+        em = self.em.function("multiply", ["ptr %data", "ptr %taps", "ptr %sums", "i64 %depth"])
+        data, taps, sums = (self.array(p, em) for p in ("%data", "%taps", "%sums"))
+        for p in em.each(0, self.panels):
+            for r in em.each(0, self.row_tiles):
+                place = sums.at(em.mul(em.add(em.mul(p, self.row_tiles), r), self.unit))
+                self._products(p, r, place, data, taps, "%depth", True)
+        return em
 
-        @inner.each(0, self.panels)
-        def panel(p: Index) -> None:
-            @inner.each(0, self.row_tiles)
-            def rows(r: Index) -> None:
-                place = inner.gep("%sums", inner.mul(inner.add(inner.mul(p, self.row_tiles), r), self.unit), F)
-                self._products(inner, p, r, place, "%data", "%taps", "%depth", True)
-        return inner
-
-    def _products(self, em: Emitter, p: Index, r: Index, place: str, data: str, taps: str, depth: Index,
-                  add: bool) -> None:
+    def _products(self, p: Index, r: Index, place: Array, data: Array, taps: Array, depth: Index, add: bool) -> None:
         """The products of all points for panel ``p`` and row tile ``r``."""
-        block = self.block
-        per_vector = block.lanes // block.rows
-        vector = em.div(r, per_vector)
-        lane = em.mul(em.sub(r, em.mul(vector, per_vector)), block.rows)
-        a = em.gep(data, em.add(em.mul(vector, self.data.group), lane), F)
-        b = em.gep(taps, em.mul(p, block.vectors * self.taps.group), F)
-
-        @em.each(0, self.spec.points)
-        def point(k: Index) -> None:
-            at = em.gep(place, em.mul(k, block.rows * block.panel), F)
-            offset = em.mul(k, self.data.plane)
-            small_product(em, self.product, block.rows, block.vectors, depth, em.gep(a, offset, F),
-                          em.gep(b, offset, F), at, add)
+        em, block, tile = place.em, self.block, Tile(place.em, self.element, self.width)
+        vector, inside = em.divmod(r, block.lanes // block.rows)
+        lane = em.mul(inside, block.rows)
+        a = data.at(em.add(em.mul(vector, self.data.group), lane))
+        b = taps.at(em.mul(p, block.vectors * self.taps.group))
+        for k in em.each(0, self.spec.points):
+            at, offset = place.at(em.mul(k, block.rows * block.panel)), em.mul(k, self.data.plane)
+            rows = Factors(a.at(offset), block.lanes, range(block.rows), True)
+            columns = Factors(b.at(offset), block.lanes, [j * self.data.group for j in range(block.vectors)])
+            tile.multiply(rows, columns, depth, at, block.panel, add)
 
     def second(self) -> Kernel:
         """Transforms sums to gradients; before that it makes the sums, or adds up those of all threads."""
-        spec, block = self.spec, self.block
-        em = Emitter(symbol_of("weights_gradient", spec, self.target), self.target)
+        em, spec, block = self.em, self.spec, self.block
         to = em.slot(0)
-        scratch, own = self._scratch(em, 1)
-        finish = self._finish(em)
-
-        def unit(u: Index, _: list[str]) -> None:
+        scratch, own = self.parts(1)
+        finish = self._finish()
+        for u in em.each(*em.chunk(self.row_tiles * self.panels)):
             p, r = em.divmod(u, self.row_tiles)
+            sums = own[2]
             if block.owned:
-                sums = own[2]
-                data, taps = (em.gep(scratch, at, F) for at in self.shared[:-1])
-                self._products(em, p, r, sums, data, taps, self.tiles, False)
+                data, taps = (scratch.at(at) for at in self.shared[:-1])
+                self._products(p, r, sums, data, taps, self.tiles, False)
             else:
-                sums = em.gep(scratch, em.add(em.mul(u, self.unit), self.own[2]), F)
-                self._add_up(em, sums)
+                sums = scratch.at(em.add(em.mul(u, self.unit), scratch_layout(4, *self.sizes)[2]))
+                for t in em.each(1, "%nth"):  # add the sums of the other threads to those of the first one
+                    other = sums.at(em.mul(t, self.scratch_bytes // self.size))
+                    for i in em.each(0, self.unit, self.width):
+                        place, x = sums.at(i), other.load(i)
+                        place.store(em.binary("fadd", self.element, self.width, place.load(), x))
             em.call(finish, sums, own[3], to, em.mul(r, block.rows), em.mul(p, block.panel))
-        lo, hi = em.chunk(self.row_tiles * self.panels)
-        em.loop(lo, hi, 1, unit, unroll=False)
         moved = 36 * spec.channels * spec.maps + 4 * self.unit * self.row_tiles * self.panels
-        return self._kernel(em, self._flops() if block.owned else 0, moved)
+        return self.kernel(block.owned, moved)
 
-    def _add_up(self, em: Emitter, sums: str) -> None:
-        """Add the sums of the other threads to those of the first one."""
-        lanes = self.block.lanes
-
-        @em.each(1, "%nth")
-        def thread(t: Index) -> None:
-            other = em.gep(sums, em.mul(t, self.own[-1]), F)
-
-            @em.each(0, self.unit, lanes)
-            def vector(i: Index) -> None:
-                place = em.gep(sums, i, F)
-                x = em.load(F, lanes, em.gep(other, i, F))
-                em.store(F, lanes, em.binary("fadd", F, lanes, em.load(F, lanes, place), x), place)
-
-    def _finish(self, em: Emitter) -> Emitter:
+    def _finish(self) -> Emitter:
         """A function that transforms the sums of a register tile and stores weights."""
-        spec, block = self.spec, self.block
-        lanes, panel = block.lanes, block.panel
-        inner = em.function("finish", ["ptr %sums", "ptr %square", "ptr %to", "i64 %channel", "i64 %map"])
-        size = spec.tile + 2
-        transform = Transform(inner, gradient_algebra(spec.tile).out, lanes)
+        spec, block, lanes, size = self.spec, self.block, self.width, self.spec.tile + 2
+        em = self.em.function("finish", ["ptr %sums", "ptr %square", "ptr %to", "i64 %channel", "i64 %map"])
+        sums, square, to = (self.array(p, em) for p in ("%sums", "%square", "%to"))
+        transform = Transform(em, gradient_algebra(spec.tile).out, lanes)
         stride = round_up(9, lanes)
-
-        @inner.each(0, inner.min(block.rows, inner.sub(spec.channels, "%channel")))
-        def row(i: Index) -> None:
-            def vector(j: Index, _: list[str]) -> None:
-                first = inner.add("%map", inner.mul(j, lanes))
-                start = inner.gep("%sums", inner.add(inner.mul(i, panel), inner.mul(j, lanes)), F)
-
-                values = [inner.load(F, lanes, inner.gep(start, k * block.rows * panel, F)) for k in range(spec.points)]
-                taps = [x for line in transform.both([values[k:k + size] for k in range(0, spec.points, size)])
-                        for x in line]
+        whole = spec.maps % block.panel in (0, *range(block.panel - lanes + 1, block.panel))
+        vectors = block.vectors if whole else em.min(
+            block.vectors, em.div(em.add(em.sub(spec.maps, "%map"), lanes - 1), lanes))
+        for i in em.each(0, em.min(block.rows, em.sub(spec.channels, "%channel"))):
+            for j in em.each(0, vectors):
+                first = em.add("%map", em.mul(j, lanes))
+                start = sums.at(em.add(em.mul(i, block.panel), em.mul(j, lanes)))
+                values = [start.load(k * block.rows * block.panel) for k in range(spec.points)]
+                grid = transform.both([values[k:k + size] for k in range(0, spec.points, size)])
+                taps = [x for line in grid for x in line]
                 for at in range(0, 9, lanes):
                     part = taps[at:at + lanes]
-                    transposed = inner.transpose(F, [*part, *[part[0]] * (lanes - len(part))])
-                    for q, x in enumerate(transposed):
-                        inner.store(F, lanes, x, inner.gep("%square", q * stride + at, F))
-
-                def store(q: Index, _: list[str]) -> None:
-                    source = inner.gep("%square", inner.mul(q, stride), F)
-                    at = inner.add(inner.mul(inner.add(first, q), spec.channels), inner.add("%channel", i))
-                    place = inner.gep("%to", inner.mul(at, 9), F)
+                    for q, x in enumerate(em.transpose(self.element, [*part, *[part[0]] * (lanes - len(part))])):
+                        square.store(x, q * stride + at)
+                for q in em.each(0, em.min(lanes, em.sub(spec.maps, first)) if spec.maps % lanes else lanes):
+                    source = square.at(em.mul(q, stride))
+                    at = em.add(em.mul(em.add(first, q), spec.channels), em.add("%channel", i))
+                    place = to.at(em.mul(at, 9))
                     for k in range(0, 9, lanes):
-                        x = inner.load(F, lanes, inner.gep(source, k, F))
-                        inner.store(F, lanes, x, inner.gep(place, k, F), 9 - k)
-                exist = inner.min(lanes, inner.sub(spec.maps, first)) if spec.maps % lanes else lanes
-                inner.loop(0, exist, 1, store, unroll=False)
-            whole = spec.maps % panel in (0, *range(panel - lanes + 1, panel))
-            vectors = block.vectors if whole else inner.min(
-                block.vectors, inner.div(inner.add(inner.sub(spec.maps, "%map"), lanes - 1), lanes))
-            inner.loop(0, vectors, 1, vector, unroll=False)
-        return inner
+                        place.store(source.load(k), k, 9 - k)
+        return em

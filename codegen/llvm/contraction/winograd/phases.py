@@ -8,7 +8,7 @@ points with four phases each, 19 in a hundred need not be made.
 from __future__ import annotations
 
 from ...text.emitter import Emitter
-from .algebra import Grid, Transform, strided_algebra
+from .algebra import Grid, Matrix, Transform
 
 #: Odd rows, odd columns? In an order in which phases that meet at a point are neighbours.
 PHASES = ((0, 1), (0, 0), (1, 0), (1, 1))
@@ -21,21 +21,12 @@ def phases_at(side: int) -> list[tuple[int, int]]:
     return [kinds[i == last, j == last] for i in range(side) for j in range(side)]
 
 
-def phases_of_tile(em: Emitter, tile: int, lanes: int, grid: Grid) -> list[list[tuple[int, str]]]:
-    """The points of all pixels of a tile, phase by phase: the number of the point and its vector."""
-    matrix = strided_algebra(tile).data
-    finite = tuple(row[:-1] for row in matrix[:-1])
-    return _points((Transform(em, matrix, lanes), Transform(em, finite, lanes)), grid, len(matrix))
-
-
-def phases_of_taps(em: Emitter, tile: int, lanes: int, grid: Grid) -> list[list[tuple[int, str]]]:
-    """The points of the nine taps, phase by phase: the number of the point and its vector."""
-    matrix = strided_algebra(tile).taps
-    finite = tuple(row[:1] for row in matrix[:-1])
-    return _points((Transform(em, matrix, lanes), Transform(em, finite, lanes)), grid, len(matrix))
-
-
-def _points(sides: tuple[Transform, Transform], grid: Grid, side: int) -> list[list[tuple[int, str]]]:
+def transformed(em: Emitter, matrix: Matrix, lanes: int, grid: Grid, phased: bool) -> list[list[tuple[int, str]]]:
+    """The points of a tile's pixels or of the nine taps, phase by phase: the number of the point and its vector."""
+    whole = Transform(em, matrix, lanes)
+    if not phased:
+        return [list(enumerate(x for row in whole.both(grid) for x in row))]
+    side, sides = len(matrix), (whole, Transform(em, tuple(row[:-1] for row in matrix[:-1]), lanes))
     phases: list[list[tuple[int, str]]] = []
     for odd_row, odd_column in PHASES:
         part = [row[odd_column::2] for row in grid[odd_row::2]]

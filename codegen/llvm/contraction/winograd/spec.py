@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 from kusari.ir import Arg, DType, Expr
 
+from ....contractions import GemmOperand
 from ....target import Target
 from ...text.types import F32
 from ..cycles import MOST_TILE_ROWS, step_cycles
-from ..operand import GemmOperand
 
 #: The outputs of a tile along an axis, by stride: those for which ``algebra`` has points.
 TILES: dict[int, tuple[int, ...]] = {1: (2, 4), 2: (4,)}
@@ -96,6 +96,11 @@ class WinogradSpec:
         return self.points if self.stride == 1 else (2 * self.side - 1) ** 2
 
     @property
+    def tap_steps(self) -> tuple[int, int]:
+        """Elements of the weights from an output channel to the next one, and from a channel."""
+        return (9, 9 * self.maps) if self.transposed else (9 * self.channels, 9)
+
+    @property
     def step(self) -> int:
         """Pixels from a tile of the image to its neighbour."""
         return self.tile * self.stride
@@ -123,19 +128,25 @@ def row_stride(n: int, lanes: int) -> int:
 
 
 @dataclass(frozen=True)
-class Blocking:
+class Tiling:
     """Register tiles of ``rows x vectors``; at most ``tile_rows`` rows of tiles of the image at a time."""
 
     lanes: int
     rows: int
     vectors: int
     tile_rows: int
-    most: int
 
     @property
     def panel(self) -> int:
-        """Columns of a panel of the transformed weights."""
+        """Output channels of a register tile."""
         return self.vectors * self.lanes
+
+
+@dataclass(frozen=True)
+class Blocking(Tiling):
+    """The tiling of the products of a convolution if threads share the tiles, of which ``most`` are transformed."""
+
+    most: int
 
 
 def _largest(target: Target, vectors: int) -> int:
@@ -172,26 +183,16 @@ def tiles_only(spec: WinogradSpec) -> WinogradSpec:
 
 
 @dataclass(frozen=True)
-class MapsBlocking:
+class MapsBlocking(Tiling):
     """The tiling of the products of a convolution if threads share the output channels ("maps").
 
-    Register tiles of ``rows x vectors``; the weights of a panel of output channels are transformed ``chunk`` channels
-    at a time, and multiplied by ``tile_rows`` rows of tiles; images are transformed ``window_rows`` rows of tiles at a
-    time.
+    The weights of a panel of output channels are transformed ``chunk`` channels at a time, and multiplied by
+    ``tile_rows`` rows of tiles; images are transformed ``window_rows`` rows of tiles at a time.
     """
 
-    lanes: int
-    rows: int
-    vectors: int
     chunk: int
     chunks: int
-    tile_rows: int
     window_rows: int
-
-    @property
-    def panel(self) -> int:
-        """Output channels of a panel."""
-        return self.vectors * self.lanes
 
 
 def maps_blocking(spec: WinogradSpec, target: Target) -> MapsBlocking:
@@ -221,11 +222,11 @@ def maps_blocking(spec: WinogradSpec, target: Target) -> MapsBlocking:
                key=lambda rows: -(-tiles // rows) * step_cycles(rows, vectors))
     breadth = (spec.columns - 1) * spec.step + spec.extent
     window_rows = max(1, min(spec.rows, ((64 << 10) // (4 * lanes * breadth) + spec.step - spec.extent) // spec.step))
-    return MapsBlocking(lanes, rows, vectors, -(-spec.channels // chunks), chunks, tile_rows, window_rows)
+    return MapsBlocking(lanes, rows, vectors, tile_rows, -(-spec.channels // chunks), chunks, window_rows)
 
 
 @dataclass(frozen=True)
-class GradientBlocking:
+class GradientBlocking(Tiling):
     """The tiling of the gradient of the weights.
 
     ``owned``: all tiles are transformed first, into memory that the threads share, and then every thread computes some
@@ -233,16 +234,7 @@ class GradientBlocking:
     sums of its own. Register tiles are ``rows`` channels x ``vectors`` vectors of output channels.
     """
 
-    lanes: int
-    rows: int
-    vectors: int
     owned: bool
-    tile_rows: int
-
-    @property
-    def panel(self) -> int:
-        """Output channels of a register tile."""
-        return self.vectors * self.lanes
 
 
 def gradient_blocking(spec: WinogradSpec, target: Target) -> GradientBlocking:
@@ -258,4 +250,4 @@ def gradient_blocking(spec: WinogradSpec, target: Target) -> GradientBlocking:
     transformed = tile * total * spec.columns
     again = transformed * spec.channels // (spec.channels + spec.maps) * -(-spec.maps // (vectors * lanes))
     apart = sums * (4 + 2 * -(-total // tile_rows)) if sums > target.l2_bytes // 2 else 0
-    return GradientBlocking(lanes, rows, vectors, transformed <= 12 << 20 and transformed + again < apart, tile_rows)
+    return GradientBlocking(lanes, rows, vectors, tile_rows, transformed <= 12 << 20 and transformed + again < apart)

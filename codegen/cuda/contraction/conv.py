@@ -1,0 +1,124 @@
+"""Kernels of convolutions and their gradients: products of which one factor is looked up in the image.
+
+The rows are channels of the result, the columns all positions of all samples (for gradients of weights: channels and
+taps), and groups are the batch. Images are padded with zeros where a factor is looked up.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from kusari.ir import Kernel, expr_dtype
+
+from ...contractions import ConvSpec
+from ..text.kernel import int_type
+from .epilogue import Epilogue
+from .tiles import Shape, parts_kernel, text_of, write_tiles
+
+
+def conv_kernel(spec: ConvSpec, number: int = 0) -> Kernel:
+    """Kernel ``number`` of a convolution.
+
+    Slots are the two arrays, the epilogue's operands, the outputs, and memory for parts of sums.
+    """
+    shape, storage = shape_of(spec), f"f{8 * spec.dtype.itemsize}"
+    writer = _Writer(spec, f"conv_{spec.direction}{'_parts' * bool(number)}")
+    text = writer.text
+    if number:
+        return parts_kernel(text, text.slot(storage), shape, spec.dtype, writer.store)
+    if shape.parts == 1:
+        blocks = write_tiles(text, shape, spec.dtype, writer.a, writer.b, writer.store)
+        return text.kernel(blocks, spec.flops, spec.bytes)
+    partial, results = text.slot(storage), shape.results
+
+    def keep(row: str, column: str, total: str) -> None:
+        place = f"(batch * {shape.m} + {row}) * {shape.n} + {column}"
+        text.line(f"{partial}[part * ({text.index}){results} + {place}] = {total};")
+    blocks = write_tiles(text, shape, spec.dtype, writer.a, writer.b, keep)
+    return text.kernel(blocks, spec.flops, spec.bytes, shape.parts * results * spec.dtype.itemsize)
+
+
+def shape_of(spec: ConvSpec) -> Shape:
+    """The convolution as tiles see it."""
+    positions, size = spec.positions, prod(spec.size)
+    if spec.direction == "forward":
+        return Shape(spec.features, spec.n * positions, spec.channels * spec.taps, spec.groups, True, False)
+    if spec.direction == "input":
+        return Shape(spec.channels, spec.n * size, spec.features * spec.taps, spec.groups, spec.taps > 1, False)
+    return Shape(spec.features, spec.channels * spec.taps, spec.n * positions, spec.groups, True, True)
+
+
+class _Writer:
+    """Elements of both factors, and places of results."""
+
+    def __init__(self, spec: ConvSpec, symbol: str) -> None:
+        self.spec = spec
+        outputs = [expr_dtype(e, (spec.dtype, *(o.dtype for o in spec.operands))) for e in spec.exprs]
+        shape = shape_of(spec)
+        sizes = (spec.n * spec.c * prod(spec.size), spec.n * spec.k * spec.positions,
+                 spec.k * spec.channels * spec.taps, shape.results * shape.parts)
+        self.text = text_of(symbol, spec.dtype, [spec.dtype, spec.dtype, *(o.dtype for o in spec.operands), *outputs],
+                            int_type(max(sizes)))
+        self.epilogue = Epilogue(self.text, spec.exprs, spec.operands, spec.dtype, 2)
+
+    def _split(self, name: str, number: str, extents: Sequence[int]) -> str:
+        """Declare ``<name>0`` … of a number in C order, and what is left of it; returns the name of that."""
+        inner = 1
+        for d in range(len(extents) - 1, -1, -1):
+            text = number if inner == 1 else f"{number} / {inner}"
+            self.text.line(f"const int {name}{d} = (int)({text} % {extents[d]});")
+            inner *= extents[d]
+        return f"({number} / {inner})"
+
+    def _joined(self, lead: str, names: str, extents: Sequence[int]) -> str:
+        """The number, in C order, of the element ``<names>0`` … behind ``lead``."""
+        found = lead
+        for d, n in enumerate(extents):
+            found = f"({found}) * {n} + {names}{d}"
+        return found
+
+    def a(self, row: str, k: str) -> str:
+        """An element of the weights, or of the gradient of y."""
+        spec = self.spec
+        if spec.direction == "forward":
+            return f"p1[(batch * {spec.features} + {row}) * {spec.channels * spec.taps} + {k}]"
+        if spec.direction == "input":
+            own = f"batch * {spec.features} + {k} / {spec.taps}"
+            return f"p1[(({own}) * {spec.channels} + {row}) * {spec.taps} + {k} % {spec.taps}]"
+        own = f"{k} / {spec.positions} * {spec.k} + batch * {spec.features} + {row}"
+        return f"p1[({own}) * {spec.positions} + {k} % {spec.positions}]"
+
+    def b(self, k: str, column: str) -> str:
+        """An element of an image, or zero."""
+        spec, rank = self.spec, len(self.spec.kernel)
+        tap, position = (column, k) if spec.direction == "weight" else (k, column)
+        channel = self._split("t", tap, spec.kernel)
+        if spec.direction == "input":
+            sample = self._split("q", position, spec.size)
+            for d in range(rank):
+                self.text.line(f"const int v{d} = q{d} + {spec.pad[d]} - t{d} * {spec.dilate[d]};")
+                self.text.line(f"const int o{d} = v{d} / {spec.stride[d]};")
+            tests = [f"v{d} >= 0 && o{d} < {spec.out[d]}{f' && v{d} % {s} == 0' if s > 1 else ''}"
+                     for d, s in enumerate(spec.stride)]
+            at = self._joined(f"{sample} * {spec.k} + batch * {spec.features} + {channel}", "o", spec.out)
+        else:
+            sample = self._split("o", position, spec.out)
+            for d in range(rank):
+                self.text.line(f"const int x{d} = o{d} * {spec.stride[d]} - {spec.pad[d]} + t{d} * {spec.dilate[d]};")
+            tests = [f"x{d} >= 0 && x{d} < {n}" for d, n in enumerate(spec.size)]
+            at = self._joined(f"{sample} * {spec.c} + batch * {spec.channels} + {channel}", "x", spec.size)
+        return f"{' && '.join(tests)} ? p0[{at}] : 0"
+
+    def store(self, row: str, column: str, total: str) -> None:
+        """Finish a result."""
+        spec, text = self.spec, self.text
+        if spec.direction == "weight":
+            place = f"(batch * {spec.features} + {row}) * {spec.channels * spec.taps} + {column}"
+            self.epilogue.store(total, row, column, "batch", place)
+            return
+        positions, rows, group = ((spec.positions, spec.k, spec.features) if spec.direction == "forward"
+                                  else (prod(spec.size), spec.c, spec.channels))
+        text.line(f"const {text.index} sample = {column} / {positions}, position = {column} % {positions}, "
+                  f"channel = batch * {group} + {row};")
+        self.epilogue.store(total, "channel", "position", "sample",
+                            f"(sample * {rows} + channel) * {positions} + position")

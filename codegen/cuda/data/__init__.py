@@ -1,0 +1,1 @@
+"""Data movement, gathers, running totals, pooling."""

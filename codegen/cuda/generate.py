@@ -1,0 +1,53 @@
+"""Descriptions of kernels for a graphics card, on which all values lie."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
+
+from kusari.ir import Graph, Instruction, Kernel, Node, TensorType, Value, structure
+from kusari.ir.nest import Nest
+from kusari.ir.product import Epilogue
+
+from ..contractions import ConvSpec, GemmSpec
+from ..generate import Generator, reads_and_writes
+from ..native import generator_version, is_copied_view, is_full, is_move, is_pooling, is_row_access, is_scan
+from ..target import Target
+from .contraction import conv, gemm
+from .nest.layout import launches_of
+
+
+class CardGenerator(Generator):
+    """Describes kernels in CUDA C; texts do not depend on the card."""
+
+    single: ClassVar[Sequence[tuple[Callable[[Node], bool], str, str]]] = (
+        (is_move, "data.move", "move_kernel"), (is_copied_view, "data.move", "move_kernel"),
+        (is_full, "data.fill", "fill_kernel"), (is_pooling, "data.pool", "pool_kernel"),
+        (is_scan, "data.scan", "scan_kernel"), (is_row_access, "data.gather", "gather_kernel"))
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(target, "cuda", 0)
+        self._about = generator_version()
+
+    def _holds(self, value: Value) -> bool:
+        return isinstance(value.type, TensorType)
+
+    def _of_node(self, module: str, name: str, node: Node) -> Kernel:
+        description = structure(Graph(module, tuple(dict.fromkeys(node.inputs)), (), (), (node,), node.outputs))
+        return self._deferred(f"{module} {description!r}", f"cuda.{module}", name, node)
+
+    def _of_foreach(self, node: Node) -> Kernel:
+        return self._of_node("nest.foreach", "foreach_kernel", node)
+
+    def _of_nest(self, nest: Nest) -> tuple[Kernel, ...]:
+        return tuple(self._deferred(f"nest {i} {nest!r}", "cuda.nest.kernels", "nest_kernel", nest, i)
+                     for i in range(launches_of(nest)))
+
+    def _of_product(self, spec: GemmSpec) -> tuple[Kernel, ...]:
+        return tuple(self._deferred(f"{i} {spec!r}", "cuda.contraction.gemm", "gemm_kernel", spec, i)
+                     for i in range(gemm.shape_of(spec).kernels))
+
+    def _of_convolution(self, node: Node, spec: ConvSpec, epilogue: Epilogue, outer: Mapping[Value, Value],
+                        ) -> tuple[Instruction, ...]:
+        operands = reads_and_writes(node, epilogue, outer)
+        return tuple(Instruction(self._deferred(f"{i} {spec!r}", "cuda.contraction.conv", "conv_kernel", spec, i),
+                                 operands, node) for i in range(conv.shape_of(spec).kernels))

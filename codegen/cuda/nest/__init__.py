@@ -1,0 +1,1 @@
+"""Loop nests, and updates of many tensors."""

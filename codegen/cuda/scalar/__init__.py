@@ -1,0 +1,1 @@
+"""Scalar functions, and trees of them."""

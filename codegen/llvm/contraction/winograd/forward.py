@@ -1,0 +1,147 @@
+"""Common parts of the kernels that convolve: products of all points, and the way back to images."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from kusari.ir import Kernel, expr_dtype
+
+from ....target import Target
+from ...text.array import Array
+from ...text.emitter import Emitter, Index
+from ...text.tiles import each_tile, full_tiles
+from ...text.types import F32, memory_type
+from ..epilogue import Epilogue
+from ..operand import Results
+from ..tile import Factors, Tile
+from ..writer import Writer
+from .algebra import Transform
+from .parts import Source, algebra_of, square, symbol_of
+from .phases import phases_at
+from .spec import Tiling, WinogradSpec, row_stride
+
+
+class Forward(Writer):
+    """Writes one kernel by ``block``.
+
+    ``tiles`` transformed tiles are at ``[point][tile][channel]``. Transformed weights are at
+    ``[point][panel][channel][output channel of the panel]``, ``chunk`` channels of ``panels`` panels at a time. Sums
+    are at ``[point][tile][output channel]``, ``outputs`` of ``most`` tiles.
+    """
+
+    factors = 1
+
+    def __init__(self, name: str, spec: WinogradSpec, target: Target, block: Tiling, tiles: int, chunk: int,
+                 panels: int, most: int, outputs: int) -> None:
+        work = Results(spec.maps, spec.out_height * spec.out_width, spec.batch, F32, spec.exprs, spec.operands)
+        super().__init__(Emitter(symbol_of(name, spec, target), target), work, block.lanes)
+        self.spec, self.chunk = spec, chunk
+        self.types = [expr_dtype(e, (F32, *(o.dtype for o in spec.operands))) for e in spec.exprs]
+        stride, self.sums_stride = row_stride(spec.channels * spec.phases, block.lanes), outputs
+        # Planes of a power of two would meet in one set of the caches.
+        self.strip = chunk * spec.phases * block.panel
+        self.weights_plane, self.sums_plane = self.strip * panels + 16, most * outputs + 16
+        self.source = Source(
+            spec.channels, spec.height, spec.width, spec.pad[0], spec.pad[2], spec.step, spec.columns,
+            algebra_of(spec).data, stride, tiles * stride + 16, block.lanes, block.lanes,
+            chunk if spec.phases > 1 else 0)
+        self.breadth = spec.columns * spec.tile
+        self.whole = self.breadth == spec.out_width and spec.out_height % spec.tile == 0
+        self.side = square(block.lanes, spec.tile * spec.out_width if self.whole else spec.out_width)
+
+    def epilogue(self, sample: Index, group: Index = 0, image: Index | None = None) -> Epilogue:
+        """The epilogue of an image: its outputs begin at their addresses; an offset to each vector costs 2 %."""
+        found = super().epilogue(sample, group, image)
+        writes = [self.em.gep(p, found.offset, memory_type(d)) for p, d in zip(found.writes, self.types, strict=True)]
+        return replace(found, writes=writes, offset=0)
+
+    @property
+    def buffers(self) -> tuple[int, int]:
+        """Elements of a row of tiles of a vector of output channels, and of squares that are transposed."""
+        return self.spec.tile * self.breadth * self.width, self.width * square(self.width, self.width)
+
+    def kernel(self, moved: int, shared: int, flops: int | None = None) -> Kernel:
+        """The finished kernel, which reads and writes ``moved`` bytes; ``shared`` elements are of all threads."""
+        spec = self.spec
+        if flops is None:
+            flops = 2 * spec.batch * spec.rows * spec.columns * spec.products * spec.channels * spec.maps
+            touched = sum(d.itemsize for d in (*self.types, *(o.dtype for o in spec.operands if o.column)))
+            moved += spec.batch * self.results.n * self.results.m * touched
+        return Kernel("llvm", self.em.symbol, self.em.text(), self.scratch_bytes, flops, moved, shared=4 * shared)
+
+    def multiply(self, block: Tiling, outputs: int, parameters: Sequence[str], depth: Index, add: bool,
+                 ahead: Callable[[Emitter, Index, Index], Callable[[Index], None]] | None = None) -> Emitter:
+        """A function: the products of all points, ``%tiles`` register tiles high; rows past the last are void.
+
+        ``ahead(function, point, tile)`` returns what writes further work of a step.
+        """
+        spec, source, strides = self.spec, self.source, (self.source.stride, self.sums_stride)
+        em = self.em.function("multiply", ["ptr %data", "ptr %weights", "ptr %sums", "i64 %tiles", *parameters])
+        data, weights, sums = (self.array(p, em) for p in ("%data", "%weights", "%sums"))
+        register, table = Tile(em, self.element, self.width), ""
+        if spec.phases > 1:  # of each point: the first row of the factors with a term there, and the number of rows
+            table = em.table("i64", [n * self.chunk for at in phases_at(spec.side) for n in at])
+        for k in em.each(0, spec.points):
+            a, c = data.at(em.mul(k, source.plane)), sums.at(em.mul(k, self.sums_plane))
+            b, steps = weights.at(em.mul(k, self.weights_plane)), depth
+            if table:
+                entry = em.gep(table, em.mul(k, 2), "i64")
+                first, steps = em.entry(entry), em.entry(entry, 1)
+                a, b = a.at(first), b.at(em.mul(first, block.panel))
+            for t in full_tiles(-(-outputs // block.lanes), block.vectors):
+                for p in em.each(t.first, t.first + t.count):
+                    strip, place = b.at(em.mul(p, self.strip)), c.at(em.mul(p, block.panel))
+                    for i in em.each(0, "%tiles"):
+                        row = em.mul(i, block.rows)
+                        fetch = ahead(em, k, i) if ahead else None
+                        rows = Factors(a.at(em.mul(row, strides[0])), 1, [n * strides[0] for n in range(block.rows)],
+                                       True)
+                        columns = Factors(strip, block.panel, register.neighbours(t.size))
+                        register.multiply(rows, columns, steps, place.at(em.mul(row, strides[1])), strides[1], add,
+                                          fetch)
+        return em
+
+    def output(self) -> Emitter:
+        """A function that finishes rows of tiles of some output channels ("maps") of one image.
+
+        Output channels of its sums are counted from the first one that is finished. A row of tiles of one vector of
+        them is kept in ``%line``, then pixels and output channels are transposed and the expressions are applied.
+        """
+        spec, lanes = self.spec, self.width
+        em, epilogue = self.epilogue(0).function("output", [
+            "ptr %sums", "ptr %line", "ptr %square", "i64 %first", "i64 %last", "i64 %low", "i64 %high"])
+        sums, line = (self.array(p, em) for p in ("%sums", "%line"))
+        pixels, turned = (Array(em, self.element, self.side, p) for p in ("%line", "%square"))
+        transform, size = Transform(em, algebra_of(spec).out, lanes), spec.side
+
+        def runs(top: Index) -> Iterator[tuple[Index, int, Index]]:
+            """The pixels of a row of tiles in runs: begin in the line, number, and the first one's in the image."""
+            if self.whole:  # those of all lines, here and in the image
+                yield 0, spec.tile * spec.out_width, em.mul(top, spec.out_width)
+                return
+            for i in em.each(0, em.min(spec.tile, em.sub(spec.out_height, top))):
+                yield em.mul(i, self.breadth * lanes), spec.out_width, em.mul(em.add(top, i), spec.out_width)
+        for y in em.each(0, em.sub("%last", "%first")):
+            tiles = sums.at(em.mul(y, spec.columns * self.sums_stride))
+            top = em.mul(em.add(y, "%first"), spec.tile)
+            for c in em.each("%low", "%high", lanes):
+                own = tiles.at(em.sub(c, "%low"))
+                for x in em.each(0, spec.columns):
+                    here, place = own.at(em.mul(x, self.sums_stride)), line.at(em.mul(x, spec.tile * lanes))
+                    grid = [[here.load((i * size + j) * self.sums_plane) for j in range(size)] for i in range(size)]
+                    for i, values in enumerate(transform.both(grid)):
+                        for j, value in enumerate(values):
+                            place.store(value, (i * self.breadth + j) * lanes)
+                exist = em.min(lanes, em.sub("%high", c)) if spec.maps % lanes else lanes
+                for at, count, pixel in runs(top):
+                    for x, valid in each_tile(em, count, self.side):
+                        for part in range(0, lanes, self.side):
+                            near = pixels.at(at)
+                            rows = [near.load(em.add(em.mul(em.add(x, q), lanes), part)) for q in range(valid)]
+                            rows += [rows[0]] * (self.side - valid)
+                            for q, value in enumerate(em.transpose(self.element, rows)):
+                                turned.store(value, (part + q) * self.side)
+                        for k in em.each(0, exist):
+                            value = turned.load(em.mul(k, self.side))
+                            epilogue.store(value, em.add(c, k), em.add(pixel, x), self.side, valid)
+        return em

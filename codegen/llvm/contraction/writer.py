@@ -1,0 +1,93 @@
+"""Common parts of the writers of contractions: arrays, the scratch memory of a thread, epilogues."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from ..text.array import Array
+from ..text.emitter import Emitter, Index
+from ..text.types import memory_type
+from .epilogue import Epilogue
+from .operand import Matrices, Results
+from .tile import Tile
+
+LINE_BYTES = 64  # a cache line
+
+
+def whole_lines(elements: int, itemsize: int) -> int:
+    """The elements of the cache lines that ``elements`` of ``itemsize`` bytes need."""
+    return -(-elements * itemsize // LINE_BYTES) * LINE_BYTES // itemsize
+
+
+def scratch_layout(itemsize: int, *sizes: int) -> list[int]:
+    """Offsets of parts of ``sizes`` elements, each on cache lines of its own, and the whole size."""
+    return [0, *accumulate(whole_lines(n, itemsize) for n in sizes)]
+
+
+class Writer:
+    """Writes one kernel with vectors of ``width`` elements; its results are ``groups`` blocks of rows per sample.
+
+    Its slots are ``factors`` arrays, the epilogue's operands, the outputs, and scratch.
+    """
+
+    factors = 2
+
+    def __init__(self, em: Emitter, results: Results, width: int, groups: int = 1) -> None:
+        self.em, self.results, self.width, self.groups = em, results, width, groups
+        self.element, self.size = results.element, results.dtype.itemsize
+        self.tile = Tile(em, self.element, width)
+        self.scratch_slot = self.factors + len(results.operands) + len(results.exprs)
+        self.slots: Sequence[str] = ()
+        self.scratch_bytes = 0  # of each thread
+
+    def array(self, pointer: str, em: Emitter | None = None) -> Array:
+        """Elements from an address on, in this function or another one."""
+        return Array(em or self.em, self.element, self.width, pointer)
+
+    def read_slots(self) -> None:
+        """Read the addresses of all operands and outputs."""
+        self.slots = [self.em.slot(i) for i in range(self.scratch_slot)]
+
+    def scratch(self, *sizes: int, shared: int = 0) -> list[Array]:
+        """Parts of this thread's scratch of ``sizes`` elements; ``shared`` elements of all threads come first."""
+        *places, size = scratch_layout(self.size, *sizes)
+        self.scratch_bytes = size * self.size
+        offset = self.em.add(self.em.mul("%tid", size), shared)
+        own = self.array(self.em.slot(self.scratch_slot)).at(offset)
+        return [own.at(place) for place in places]
+
+    def epilogue(self, sample: Index, group: Index = 0, image: Index | None = None) -> Epilogue:
+        """The epilogue of one sample's group, whose rows and columns count from 0; ``image`` is their joint number."""
+        em, work, slots = self.em, self.results, self.slots[self.factors:]
+        reads = [em.gep(p, em.add(em.mul(sample, o.batch), em.mul(group, o.row * work.m)), memory_type(o.dtype))
+                 for p, o in zip(slots, work.operands, strict=False)]
+        image = em.add(em.mul(sample, self.groups), group) if image is None else image
+        return Epilogue(em, work, reads, slots[len(reads):], em.mul(image, work.m * work.n))
+
+
+class ProductWriter(Writer):
+    """Writes the products of a batch of matrices."""
+
+    def __init__(self, em: Emitter, work: Matrices) -> None:
+        super().__init__(em, work, em.target.lanes(work.dtype.itemsize))
+        self.work = work
+
+    def write(self) -> int:
+        """Write the kernel; returns the bytes of scratch each thread needs."""
+        em, work = self.em, self.work
+        self.prepare()
+        self.read_slots()
+        split = work.batch < 4
+        for b in em.each(*((0, work.batch) if split else em.chunk(work.batch))):
+            first, second = (self.array(self.slots[slot]).at(em.mul(b, step)) for slot, step in (
+                (work.a_slot, work.a_batch), (work.b_slot, work.b_batch)))
+            self.product(self.epilogue(b), first, second, split)
+        return self.scratch_bytes
+
+    def prepare(self) -> None:
+        """Write what comes once: the addresses of scratch memory, buffers on the stack."""
+        raise NotImplementedError
+
+    def product(self, epilogue: Epilogue, a: Array, b: Array, split: bool) -> None:
+        """Write one product; if it is ``split``, threads share it, else the batch."""
+        raise NotImplementedError

@@ -1,0 +1,117 @@
+"""A stand-in for a graphics card: kernels run as OpenCL on the CPU, with blocks, barriers and shared memory.
+
+Needs pyopencl and an implementation for the CPU: ``pip install pyopencl pocl-binary-distribution``, or Debian's package
+pocl-opencl-icd. Tests are skipped where these are missing.
+"""
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+from kusari.codegen.cuda.text.dialect import OPENCL_OPTIONS, opencl_source
+from kusari.ir import DRAWS, GATHERS_AND_SCATTERS, Arena, Instruction, Kernel, Plan, Program, Value
+
+EXAMPLES = max(3, settings.default.max_examples // 4)  # of a property test: each compiles its kernels
+
+
+class Card:
+    """An OpenCL device that shares the memory of this process."""
+
+    def __init__(self, cl: Any, device: Any) -> None:
+        self._cl = cl
+        self._context = cl.Context([device])
+        self._queue = cl.CommandQueue(self._context)
+        self._kernels: dict[str, Any] = {}
+
+    def compiled(self, kernel: Kernel) -> Any:
+        """The OpenCL kernel; what its compiler says is part of the error."""
+        if kernel.key not in self._kernels:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that the compiler has said something at all
+                program = self._cl.Program(self._context, opencl_source(kernel.text))
+                try:
+                    program.build(list(OPENCL_OPTIONS))
+                except self._cl.RuntimeError as error:
+                    raise AssertionError(f"{error}\n{kernel.text}") from error
+                self._kernels[kernel.key] = self._cl.Kernel(program, kernel.symbol)
+        return self._kernels[kernel.key]
+
+    def run(self, kernel: Kernel, arrays: Sequence[np.ndarray]) -> None:
+        """Run a kernel on arrays, its slots in order."""
+        function = self.compiled(kernel)
+        empty = np.full(64, 170, np.uint8)  # stands for empty arrays, which have no address
+        if kernel.facts.by_table:
+            table = np.array([a.ctypes.data for a in arrays], np.uint64)
+            function.set_arg(0, self._cl.SVM(table))
+        else:
+            for i, array in enumerate(arrays):
+                function.set_arg(i, self._cl.SVM(array if array.nbytes else empty))
+        threads = kernel.facts.threads
+        self._cl.enqueue_nd_range_kernel(self._queue, function, (kernel.facts.blocks * threads,), (threads,))
+        self._queue.finish()
+        assert (empty == 170).all(), "wrote to an empty array"
+
+
+@lru_cache(maxsize=1)
+def the_card() -> Card:
+    """The device of this process; skips the test where there is none."""
+    try:
+        import pyopencl as cl
+        platforms = cl.get_platforms()
+    except ImportError:
+        pytest.skip("pyopencl is not installed")
+    except cl.LogicError:
+        pytest.skip("there is no implementation of OpenCL, such as the package pocl-binary-distribution")
+    finally:
+        os.environ.pop("PYOPENCL_HOME", None)  # set where it is imported, read once
+    devices = [d for p in platforms for d in p.get_devices() if d.type & cl.device_type.CPU]
+    if not devices:
+        pytest.skip("OpenCL has no device for the CPU")
+    return Card(cl, devices[0])
+
+
+def run_program(plan: Plan, program: Program, inputs: Sequence[Any], params: Sequence[Any]) -> list[Any]:
+    """Run all rows in order in one arena, by the planner's offsets; ``params`` change in place."""
+    card, graph = the_card(), plan.graph
+    arena = np.full(plan.arena_size + 64, 255, np.uint8)
+    arena = arena[-arena.ctypes.data % 64:]
+    buffers = [np.array(x) for x in inputs] + list(params) + [np.array(a) for _, a in graph.consts]
+    buffers += [np.empty(v.shape, v.tensor.dtype) for v in plan.externals[len(buffers):]]
+    memory: dict[Any, np.ndarray] = {}
+
+    def view(v: Value) -> np.ndarray:
+        slot = plan.slots[v]
+        whole = arena if isinstance(slot, Arena) else buffers[slot.index].reshape(-1).view(np.uint8)
+        return whole[slot.offset:slot.offset + v.tensor.nbytes].view(v.tensor.dtype).reshape(v.shape)
+
+    for v, x in zip(plan.externals, buffers, strict=False):
+        if isinstance(plan.slots.get(v), Arena):  # small inputs are copied
+            view(v)[...] = x
+    for row in program.instructions:
+        run_row(card, row, [view(v) for v in row.operands], memory)
+    return [np.array(view(v)) for v in graph.outputs]
+
+
+def run_row(card: Card, row: Instruction, arrays: list[np.ndarray], memory: dict[Any, np.ndarray]) -> None:
+    """Run one row; ``memory`` is what kernels of one node leave to each other."""
+    if row.kernel is None:
+        results = row.node.op.call(row.node.attrs, *arrays[:len(row.node.inputs)])
+        for x, y in zip(arrays[len(row.node.inputs):], results, strict=True):
+            x[...] = y
+        return
+    assert row.node.op.name not in DRAWS
+    if row.node.op.name in GATHERS_AND_SCATTERS:
+        arrays = [*arrays, np.zeros(2, np.int64)]
+    if row.kernel.shared:
+        if row.node not in memory or memory[row.node].size < row.kernel.shared:
+            memory.clear()
+            memory[row.node] = np.full(row.kernel.shared, 255, np.uint8)
+        arrays = [*arrays, memory[row.node]]
+    card.run(row.kernel, arrays)

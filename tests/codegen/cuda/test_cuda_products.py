@@ -1,0 +1,119 @@
+"""Products and convolutions of the card, as OpenCL on the CPU against NumPy and the primitives."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from card import EXAMPLES, the_card
+from contraction_cases import CONVOLUTIONS, arrays_of, spec_of, terms
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kusari.codegen.contractions import ConvSpec, GemmOperand, GemmSpec
+from kusari.codegen.cuda.contraction import conv, gemm
+from kusari.ir import Arg, Call, Kernel, Lit, evaluate
+
+F32, F64 = np.dtype("float32"), np.dtype("float64")
+acc, rng = Arg(0), np.random.default_rng(2)
+
+
+def run(kernels: Sequence[Kernel], arrays: Sequence[np.ndarray], expected: Sequence[np.ndarray], bound: float) -> None:
+    """The kernels give the expected results, and write nothing behind them."""
+    flats = [np.full(e.size + 64, 77).astype(e.dtype) for e in expected]
+    memory = np.full(max(k.shared for k in kernels), 255, np.uint8)
+    for kernel in kernels:
+        the_card().run(kernel, [*arrays, *flats, memory] if kernel.shared else [*arrays, *flats])
+    for f, e in zip(flats, expected, strict=True):
+        assert (f[e.size:] == f[-1]).all(), "wrote past the end"
+        np.testing.assert_allclose(f[:e.size].reshape(e.shape), e, rtol=bound, atol=bound)
+
+
+def gemm_kernels(spec: GemmSpec) -> list[Kernel]:
+    return [gemm.gemm_kernel(spec, i) for i in range(gemm.shape_of(spec).kernels)]
+
+
+def check_gemm(spec: GemmSpec, operands: Sequence[np.ndarray] = ()) -> Sequence[Kernel]:
+    lead = (spec.batch,)
+    a = rng.normal(size=lead + ((spec.k, spec.m) if spec.transa else (spec.m, spec.k))).astype(spec.dtype)
+    b = rng.normal(size=lead + ((spec.n, spec.k) if spec.transb else (spec.k, spec.n))).astype(spec.dtype)
+    product = (a.mT if spec.transa else a).astype("d") @ (b.mT if spec.transb else b).astype("d")
+    args = [product.astype(spec.dtype), *(np.broadcast_to(x, product.shape) for x in operands)]
+    expected = [np.asarray(np.broadcast_to(evaluate(e, args), product.shape)) for e in spec.exprs]
+    kernels = gemm_kernels(spec)
+    run(kernels, [a, b, *operands], expected, (1e-12 if spec.dtype == F64 else 2e-6) * max(spec.k, 1) ** 0.5 * 4)
+    return kernels
+
+
+@pytest.mark.parametrize("transb", [False, True])
+@pytest.mark.parametrize("transa", [False, True])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 4, 0), (13, 17, 19), (37, 45, 29), (100, 1, 44), (1, 40, 300),
+                                   (70, 130, 65)], ids=str)
+def test_products(shape: tuple[int, int, int], transa: bool, transb: bool) -> None:
+    check_gemm(GemmSpec(*shape, transa, transb, F64 if transa and transb else F32))
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.integers(0, 70), st.integers(0, 90), st.integers(0, 80), st.booleans(), st.booleans(), st.integers(1, 5))
+def test_products_of_any_shape(m: int, n: int, k: int, transa: bool, transb: bool, batch: int) -> None:
+    check_gemm(GemmSpec(m, n, k, transa, transb, batch=batch))
+
+
+@pytest.mark.parametrize("shape", [(20, 37, 30), (33, 5, 1000)], ids=str)
+def test_epilogues_of_products(shape: tuple[int, int, int]) -> None:
+    m, n, k = shape
+    row, column = rng.normal(size=n).astype("f"), rng.normal(size=(m, 1)).astype("f")
+    full, mask = rng.normal(size=(m, n)), rng.normal(size=(m, n)) > 0
+    kinds = (GemmOperand(F32, 0, 1), GemmOperand(F32, 1, 0), GemmOperand(F64, n, 1),
+             GemmOperand(np.dtype("bool"), n, 1))
+    exprs = (Call("maximum", (Call("add", (acc, Arg(1))), Lit(0))),
+             Call("where", (Arg(4), Call("multiply", (acc, Arg(2))), Lit(0.0))),
+             Call("tanh", (Call("add", (acc, Arg(3))),)), Call("greater", (acc, Lit(0.0))))
+    kernels = check_gemm(GemmSpec(*shape, transb=True, exprs=exprs, operands=kinds), (row, column, full, mask))
+    assert len(kernels) == (2 if k == 1000 else 1)  # blocks share long sums
+
+
+def test_large_tiles_and_matrices_that_serve_a_batch() -> None:
+    check_gemm(GemmSpec(700, 2100, 9, transb=True))
+    check_gemm(GemmSpec(130, 140, 20, batch=23))
+    spec = GemmSpec(6, 20, 18, batch=5, stride_b=0, stride_a=300)
+    a, b = rng.normal(size=(5, 300)).astype("f"), rng.normal(size=(18, 20)).astype("f")
+    run(gemm_kernels(spec), [a, b], [a[:, :108].reshape(5, 6, 18) @ b], 1e-4)
+
+
+def check_conv(spec: ConvSpec, operands: Sequence[np.ndarray] = ()) -> Sequence[Kernel]:
+    inputs, wide = arrays_of(spec, np.random.default_rng(1))
+    args = [wide.astype(spec.dtype), *(np.broadcast_to(o, wide.shape) for o in operands)]
+    expected = [np.asarray(np.broadcast_to(evaluate(e, args), wide.shape)) for e in spec.exprs]
+    kernels = [conv.conv_kernel(spec, i) for i in range(conv.shape_of(spec).kernels)]
+    run(kernels, [*inputs, *operands], expected, 32 * np.finfo(spec.dtype).eps * max(terms(spec), 1) ** 0.5)
+    return kernels
+
+
+@pytest.mark.parametrize("direction", ["forward", "input", "weight"])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions(name: str, direction: Any) -> None:
+    check_conv(spec_of(direction, **CONVOLUTIONS[name]))
+
+
+@pytest.mark.parametrize("direction", ["forward", "input", "weight"])
+def test_convolutions_of_doubles(direction: Any) -> None:
+    check_conv(spec_of(direction, n=2, c=6, k=11, size=(9, 10), kernel=(3, 3), pad=1, stride=2, dtype=F64))
+
+
+@pytest.mark.parametrize("direction", ["forward", "input"])
+@pytest.mark.parametrize("case", [
+    dict(n=2, c=5, k=7, size=(9, 9), kernel=(3, 3), stride=2),
+    dict(n=9, c=6, k=4, size=(3, 3), kernel=(2, 2), groups=2), dict(n=1, c=40, k=40, size=(6, 6), kernel=(3, 3)),
+], ids=["strided", "groups", "parts"])
+def test_epilogues_of_convolutions(case: dict[str, Any], direction: Any) -> None:
+    plain = spec_of(direction, **case)
+    rows, shape = (plain.k, plain.out) if direction == "forward" else (plain.c, plain.size)
+    positions = int(np.prod(shape))
+    bias, row = rng.normal(size=(rows, 1, 1)).astype("f"), rng.normal(size=(plain.n, 1, 1, 1)).astype("f")
+    full = rng.normal(size=(plain.n, rows, *shape))
+    kinds = (GemmOperand(F32, 1, 0), GemmOperand(F64, positions, 1, rows * positions), GemmOperand(F32, 0, 0, 1))
+    exprs = (Call("maximum", (Call("add", (acc, Arg(1))), Lit(0))), Call("multiply", (acc, Arg(3))),
+             Call("add", (acc, Arg(2))))
+    check_conv(spec_of(direction, **case, exprs=exprs, operands=kinds), (bias, full, row))

@@ -1,0 +1,135 @@
+"""CUDA C: NVRTC compiles kernels of every kind for every architecture, and scalar functions are NumPy's."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from card import the_card
+from card_samples import SAMPLES
+from contraction_cases import spec_of
+from nest_bodies import BODIES
+from nvrtc import ARCHITECTURES, nvrtc
+
+from kusari.codegen.contractions import GemmSpec
+from kusari.codegen.cuda.contraction.conv import conv_kernel
+from kusari.codegen.cuda.contraction.gemm import gemm_kernel
+from kusari.codegen.cuda.nest.kernels import nest_kernels
+from kusari.codegen.cuda.scalar.elementwise import elementwise_text
+from kusari.codegen.cuda.text.kernel import KernelText
+from kusari.codegen.cuda.text.types import storage_name, stored
+from kusari.ir import SCALARS, Arg, Call, DType, Expr, Kernel, Lit
+from kusari.ir.nest import nest_of
+from kusari.ir.scalar import CASTS
+
+F32 = np.dtype("float32")
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("name", SAMPLES)
+def test_nvrtc_compiles_every_kernel(name: str, architecture: str) -> None:
+    for kernel in SAMPLES[name]().kernels:
+        assert f".visible .entry {kernel.symbol}(" in nvrtc().compile(kernel.text, architecture)
+
+
+@pytest.mark.parametrize("name, instructions", [
+    ("gelu", ("ld.global.v4.f32", "st.global.v4.f32")), ("long", ("ld.global.v4.f32",)),
+    ("integers", ("ld.global.v4.u32", "st.global.v4.u8")), ("take", ("ld.global.v4.u32",)),
+    ("foreach", ("ld.v4.f32", "st.v4.f32")), ("large product", ("ld.shared.v4.f32", "fma.rn.f32"))])
+def test_neighbours_are_read_and_written_at_once(name: str, instructions: Sequence[str]) -> None:
+    ptx = nvrtc().compile(kernels_of(name)[0].text, "compute_90")
+    assert [i for i in instructions if i not in ptx] == []
+
+
+@pytest.mark.parametrize("name", [*SAMPLES, "large product", "large convolution"])
+def test_values_stay_in_registers(name: str) -> None:
+    assert [nvrtc().stack_bytes(kernel.text) for kernel in kernels_of(name)] == [0] * len(kernels_of(name))
+
+
+def kernels_of(name: str) -> Sequence[Kernel]:
+    """The kernels of a sample, or of something with the largest tiles."""
+    if name == "large product":
+        return [gemm_kernel(GemmSpec(2048, 2048, 64))]
+    if name == "large convolution":
+        return [conv_kernel(spec_of("input", n=32, c=256, k=256, size=(32, 32), kernel=(3, 3), pad=1))]
+    return SAMPLES[name]().kernels
+
+
+KINDS = ["float16", "float32", "float64", "int8", "uint8", "int32", "int64", "uint64", "bool"]
+
+
+def calls_of(dtype: str) -> list[Call]:
+    """Every scalar function NumPy has for ``dtype``."""
+    calls: list[Call] = []
+    for fn, scalar in SCALARS.items():
+        try:
+            with np.errstate(all="ignore"):
+                scalar.apply(np, *[np.ones(1, dtype)] * scalar.arity)
+        except (TypeError, ValueError):
+            continue
+        calls.append(Call(fn, tuple(Arg(i) for i in range(scalar.arity))))
+    return calls
+
+
+def as_kernel(exprs: Sequence[Expr], dtypes: Sequence[DType], size: int) -> Kernel:
+    """The operation of an elementwise kernel, inside a kernel of one thread for each element."""
+    text = elementwise_text(exprs, dtypes)
+    outputs = [np.dtype(p.split()[0]) for p in text.outputs.split(", ")]
+    made = KernelText("k", size, [*dtypes, *outputs])
+    for i, d in enumerate(dtypes):
+        made.line(f"const {('f32' if d == np.float16 else storage_name(d))} a{i} = {made.read(i, 'THREAD')};")
+    stores = {f"y{o}": f"p{len(dtypes) + o}[THREAD]" for o in range(len(outputs))}
+    for line in text.operation.split("\n"):
+        name, _, value = line.partition(" = ")
+        made.line(f"{stores[name]} = {stored(outputs[int(name[1:])], value[:-1])};" if name in stores else line)
+    kernel = made.kernel(1, 0, 0)
+    return Kernel("cuda", "k", text.preamble.partition("#define ADDRESS")[2].partition("\n")[2] + kernel.text,
+                  blocks=1, threads=size, by_table=kernel.facts.by_table)
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+def test_scalar_functions_are_those_of_numpy(dtype: str) -> None:
+    calls, kind = calls_of(dtype), np.dtype(dtype)
+    if kind.kind == "f":
+        special = [0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 3.0, -7.0, 0.3, np.inf, -np.inf, np.nan]
+    else:
+        low, high = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
+        special = [0, 1, 2, 3, 7, high, high - 1] + ([low, low + 1, -1, -2, -3] if low < 0 else [])
+    a, b = np.array([(x, y) for x in special for y in special], object).T
+    xs = [np.ascontiguousarray(v.astype(kind)) for v in (a, b, b)]
+    with np.errstate(all="ignore"):
+        wants = [np.asarray(SCALARS[c.fn].apply(np, *(np.abs(x) % 7 if c.fn == "power" and kind.kind == "i" else x
+                                                      for x in xs[:len(c.args)]))) for c in calls]
+    found = [np.zeros(w.shape, w.dtype) for w in wants]
+    kernel = as_kernel(calls, [kind] * 3, xs[0].size)
+    nvrtc().compile(kernel.text)
+    the_card().run(kernel, [*xs, *found])
+    for c, got, want in zip(calls, found, wants, strict=True):
+        if c.fn in ("power", "reciprocal") and kind.kind != "f":   # negative powers raise, 1 / 0 is undefined
+            continue
+        with np.errstate(all="ignore"):
+            if kind.kind == "f" and c.fn in CASTS and want.dtype.kind in "iu":   # out of range is undefined in C
+                info = np.iinfo(want.dtype)
+                fits = (xs[0] > info.min - 1.0) & (xs[0] < info.max + 1.0)
+                got, want = got[fits], want[fits]
+        np.testing.assert_allclose(got, want, rtol=2e-3 if got.dtype == np.float16 else 1e-5, err_msg=c.fn)
+
+
+def test_shared_subtrees_and_literals() -> None:
+    e = Call("exp", (Arg(0),))
+    text = elementwise_text([Call("add", (e, e)), e, Lit(2)], [F32])
+    assert text.operation.count("expf") == 1
+    assert text.outputs == "float32 y0, float32 y1, int64 y2"
+    assert text.operation.endswith("y2 = ((i64)2);")
+
+
+def test_half_precision_rounds_after_every_function() -> None:
+    text = elementwise_text([Call("add", (Call("multiply", (Arg(0), Arg(0))), Lit(1)))], [np.dtype("float16")])
+    assert text.operation.count("round_half_f32(") == 2
+    assert "round_half_f32(f32 x)" in text.preamble
+
+
+def test_equal_nests_are_one_kernel() -> None:
+    (kernel,) = nest_kernels(nest_of(BODIES["softmax"]))
+    assert kernel.language == "cuda" and (kernel.facts.blocks, kernel.facts.threads) == (1, 256)
+    assert kernel == nest_kernels(nest_of(BODIES["softmax"]))[0]
