@@ -21,9 +21,9 @@ from typing import Any, cast, get_args
 
 import numpy as np
 
+from kusari.codegen.contractions import ConvSpec, Direction
 from kusari.codegen.llvm.contraction.conv.choose import Algorithm, Candidate
 from kusari.codegen.llvm.contraction.conv.kernel import conv_kernel
-from kusari.codegen.llvm.contraction.conv.spec import ConvSpec, Direction
 from kusari.codegen.llvm.contraction.winograd.choose import Transformed, candidates
 from kusari.codegen.llvm.contraction.winograd.gradient import sums_kernel, tiles_kernel
 from kusari.codegen.llvm.contraction.winograd.images import images_kernel, weights_kernel

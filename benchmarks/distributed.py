@@ -1,6 +1,6 @@
-"""Steps on several ranks: time, share of the communication, bytes, and a prediction for more ranks.
+"""Steps on several ranks: time, share of the communication, bytes, beside PyTorch, and what more ranks would give.
 
-    python benchmarks/distributed.py [--ranks 1 2] [--steps 30] [MODEL …]
+    python benchmarks/distributed.py [--ranks 1 2] [--steps 30] [--torch PY/bin/python] [--plot FILE] [MODEL …]
     srun --mpi=pmi2 -n 64 python benchmarks/distributed.py --child 30 MODEL …     # on a cluster, below Slurm
 
 For each number of ranks ``mpiexec`` starts that many processes of one thread. A step is
@@ -10,33 +10,42 @@ For each number of ranks ``mpiexec`` starts that many processes of one thread. A
 * *copied*: the communicator ``dummy``: gradients are copied to buckets and back
 * *reduced*: ``pure_nccl``; its *share* is the part of a step beyond *alone*
 * *eager*: the same define-by-run
+* *strong*: ``pure_nccl`` with the batch divided among the ranks
+* *ddp*: PyTorch's ``DistributedDataParallel`` over gloo (``--torch``), the quicker of eager and ``torch.compile``
 
-The prediction has a rank's compute time, the latency and the bandwidth that sums of 4 bytes and of 16 MB take here, and
-rings: a sum of S bytes over n ranks takes 2 (n - 1) (latency + S / n / bandwidth). Buckets become ready evenly in the
-last two thirds of the step, and travel one after the other while it goes on.
+The simulation (``scaling.py``) has the schedule's buckets with their places in it, the time of a rank alone with the
+whole batch, a half, a quarter and an eighth of it, and the latency and the bandwidth that sums of 4 bytes and of 16 MB
+take here, or those of a network (``--latency --bandwidth``), whose transfers take no processor time.
 """
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from scaling import COLUMNS, MANY, Bucket, Line, Network, draw, simulated
+
+HERE = Path(__file__).resolve().parent
 MODELS = ("mnist_mlp", "resnet18")
-KINDS = ("alone", "copied", "reduced", "eager")
-COMMUNICATORS = {"copied": "dummy", "reduced": "pure_nccl", "eager": "pure_nccl"}
-MANY = (8, 64, 256, 1024)
+KINDS = ("alone", "copied", "reduced", "eager", "strong")
+COMMUNICATORS = {"copied": "dummy", "reduced": "pure_nccl", "eager": "pure_nccl", "strong": "pure_nccl"}
+SHARES = (1.0, 0.5, 0.25, 0.125)
 LARGE_BYTES = 1 << 24
+WARM_UP_STEPS = 6
+ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("KUSARI", "OMP", "OPENBLAS", "MKL")}
 
 
-def stepper(name: str, kind: str, rank: int) -> tuple[Callable[[], Any], Any]:
-    """Return a function that does a step, and the communicator."""
+def stepper(name: str, kind: str, rank: int, share: float = 1.0) -> tuple[Callable[[], Any], Any]:
+    """Return a function that does a step on a share of the batch, and the optimizer."""
     import numpy as np
 
     from kusari import distributed
@@ -47,14 +56,33 @@ def stepper(name: str, kind: str, rank: int) -> tuple[Callable[[], Any], Any]:
     np.random.seed(0)
     chain = model.build(model.chain if kind == "eager" else compiled(model.chain))
     optimizer: Any = model.optimizer()
-    comm = None
     if kind != "alone":
         comm = distributed.create_communicator(COMMUNICATORS[kind])
         optimizer = distributed.create_multi_node_optimizer(optimizer, comm)
     optimizer.setup(chain)
     inputs, labels = model.arrays()
-    labels = labels[rank % len(labels)]
-    return (lambda: optimizer.update(chain.loss, *inputs, *labels)), comm
+    batch = [x[:max(1, round(len(x) * share))] for x in (*inputs, *labels[rank % len(labels)])]
+    return (lambda: optimizer.update(chain.loss, *batch)), optimizer
+
+
+def buckets_of(optimizer: Any) -> list[dict[str, float]]:
+    """Return the buckets of a compiled step: bytes, counted shares of the step before their start and of updates."""
+    from kusari.ir.costs import node_picoseconds
+    (_, step), = vars(optimizer.actual_optimizer)["_steps"].by_loss.values()
+    rows = [x.node for x in step.compiled.program.instructions]
+    total = sum(map(node_picoseconds, rows))
+    found: list[dict[str, float]] = []  # none on one rank
+    latest: dict[str, float] = {}
+    before = 0
+    for node in rows:
+        if node.op.name == "start_reduction":
+            found.append({"nbytes": sum(v.tensor.nbytes for v in node.inputs), "ready": before / total, "update": 0})
+        elif node.op.name == "finish_reduction":
+            latest = found[node.attrs["bucket"]]
+        elif node.op.name == "foreach" and latest:
+            latest["update"] += node_picoseconds(node) / total
+        before += node_picoseconds(node)
+    return found
 
 
 def child(names: list[str], steps: int) -> None:
@@ -75,14 +103,14 @@ def child(names: list[str], steps: int) -> None:
         return statistics.median(np.max(world.allgather_obj(seconds), axis=0).tolist())
     for name in names:
         row: dict[str, Any] = {}
-        made = {kind: stepper(name, kind, world.rank) for kind in KINDS}
+        made = {kind: stepper(name, kind, world.rank, 1 / world.size if kind == "strong" else 1.0) for kind in KINDS}
+        parts = [stepper(name, "alone", world.rank, share)[0] for share in SHARES]
+        for call in (*(step for step, _ in made.values()), *parts):
+            timed(call, WARM_UP_STEPS)
         for kind, (step, _) in made.items():
-            row[kind] = timed(step, 6)
-        for kind, (step, comm) in made.items():
             row[kind] = timed(step, steps)
-            if kind == "reduced" and comm is not None:
-                run = next(iter(comm.reduction.runs))
-                row["buckets"] = [bucket.buffer.nbytes for bucket in run.arrays]
+        row["parts"] = [timed(call, steps) for call in parts]
+        row["buckets"] = buckets_of(made["reduced"][1])
         found["models"][name] = row
     small, large = np.zeros(1, "f"), np.zeros(LARGE_BYTES // 4, "f")
     sums = [timed(lambda x=x: world._sum([x], "sum"), 20) for x in (small, large)]
@@ -91,29 +119,62 @@ def child(names: list[str], steps: int) -> None:
         print(json.dumps(found), flush=True)
 
 
-def predicted(alone: float, buckets: list[int], ranks: int, latency: float, bandwidth: float) -> float:
-    """Return the seconds of a step on so many ranks."""
-    end = 0.0
-    for k, size in enumerate(buckets):
-        ready = alone / 3 * (1 + 2 * (k + 1) / len(buckets))
-        end = max(end, ready) + 2 * (ranks - 1) * (latency + size / ranks / bandwidth)
-    return max(alone, end)
+def beside(python: str, names: list[str], ranks: int, steps: int) -> dict[str, float]:
+    """Return the seconds of the quicker of PyTorch's variants for each model."""
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        about: dict[str, Any] = {"port": free.getsockname()[1], "ranks": ranks, "steps": steps, "models": {}}
+        free.close()
+        for name in names:
+            where = about["models"][name] = str(Path(folder, name))
+            os.mkdir(where)
+            subprocess.run([sys.executable, str(HERE / "peers" / "worker.py"), "prepare", name, where], check=True,
+                           stdout=subprocess.DEVNULL)
+        every = [subprocess.Popen([python, str(HERE / "peers" / "on_ddp.py"), json.dumps({**about, "rank": rank})],
+                                  env={**os.environ, **ONE_THREAD}, stdout=subprocess.PIPE, text=True)
+                 for rank in range(ranks)]
+        printed = [process.communicate()[0] for process in every]
+        if any(process.returncode for process in every):
+            raise SystemExit(f"PyTorch's ranks failed: {[process.returncode for process in every]}")
+    return {name: min(row.values()) for name, row in json.loads(printed[0].splitlines()[-1]).items()}
 
 
-def report(found: dict[str, Any]) -> None:
+def report(found: dict[str, Any], ddp: dict[str, float]) -> None:
     """Print the table of one number of ranks."""
     ranks = found["ranks"]
-    print(f"\n{ranks} ranks; latency {found['latency'] * 1e6:.0f} us, bandwidth {found['bandwidth'] / 1e9:.1f} GB/s")
-    print(f"{'model':18} " + " ".join(f"{kind:>9}" for kind in KINDS) + "    share   reduced per step")
+    print(f"\n{ranks} rank{'s' * (ranks > 1)}; latency {found['latency'] * 1e6:.0f} us, bandwidth "
+          f"{found['bandwidth'] / 1e9:.1f} GB/s")
+    print(f"{'milliseconds':18} " + " ".join(f"{kind:>8}" for kind in (*KINDS, *["ddp"] * bool(ddp)))
+          + "    share   reduced per step")
     for name, row in found["models"].items():
+        times = [row[kind] for kind in KINDS] + [ddp[name]] * bool(ddp)
+        size = sum(bucket["nbytes"] for bucket in row["buckets"])
         share = 1 - row["alone"] / row["reduced"]
-        print(f"{name:18} " + " ".join(f"{row[kind] * 1e3:6.2f} ms" for kind in KINDS)
-              + f"   {share:5.1%}   {sum(row['buckets']) / 1e6:.1f} MB in {len(row['buckets'])} buckets")
-        if ranks > 1:
-            here = predicted(row["alone"], row["buckets"], ranks, found["latency"], found["bandwidth"])
-            more = [predicted(row["alone"], row["buckets"], n, found["latency"], found["bandwidth"]) for n in MANY]
-            print(f"{'':18} predicted here {here * 1e3:.2f} ms ({here / row['reduced'] - 1:+.0%}); efficiency with "
-                  + ", ".join(f"{n}: {row['alone'] / t:.0%}" for n, t in zip(MANY, more, strict=True)))
+        print(f"{name:18} " + " ".join(f"{t * 1e3:8.2f}" for t in times)
+              + f"   {share:6.1%}   {size / 1e6:.1f} MB in {len(row['buckets'])} buckets"
+              + (f"; reduced / ddp {row['reduced'] / ddp[name]:.2f}" if ddp else ""))
+
+
+def curves(name: str, row: dict[str, Any], ranks: int, here: Network, there: Network,
+           ) -> tuple[dict[str, list[tuple[int, float]]], dict[str, list[tuple[int, float]]]]:
+    """Print how far the simulation is from what was measured, and efficiencies; return these and measured ones."""
+    buckets = [Bucket(int(b["nbytes"]), b["ready"], b["update"]) for b in row["buckets"]]
+    line = Line.through(SHARES, row["parts"])
+
+    def seconds(n: int, network: Network) -> tuple[float, float]:
+        strong = row["parts"][0] if n == 1 else line.at(1 / n)
+        return simulated(row["alone"], buckets, n, network), simulated(strong, buckets, n, network)
+    base = row["alone"], row["parts"][0]
+    shown: dict[str, list[tuple[int, float]]] = {}
+    measured: dict[str, list[tuple[int, float]]] = {}
+    for i, (kind, title) in enumerate(zip(("reduced", "strong"), COLUMNS, strict=True)):
+        found = {n: seconds(n, there)[i] for n in (1, 2, 4, *MANY)}
+        shown[title] = [(n, base[i] / t / (n if i else 1)) for n, t in found.items()]
+        measured[title] = [(ranks, base[i] / row[kind] / (ranks if i else 1))]
+        own = seconds(ranks, here)[i]
+        print(f"{name:18} {title}: simulated here {own * 1e3:.2f} ms ({own / row[kind] - 1:+.0%}); efficiency with "
+              + ", ".join(f"{n}: {e:.0%}" for n, e in shown[title] if n in MANY))
+    return shown, measured
 
 
 def main() -> None:
@@ -122,18 +183,37 @@ def main() -> None:
     parser.add_argument("models", nargs="*", default=[*MODELS])
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--child", type=int, help="be a rank that does so many steps")
+    parser.add_argument("--torch", metavar="PYTHON", help="an interpreter that has PyTorch")
+    parser.add_argument("--latency", type=float, help="of a network, in microseconds (as measured here)")
+    parser.add_argument("--bandwidth", type=float, help="of a network, in GB/s (as measured here)")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw efficiencies")
+    parser.add_argument("--child", type=int, metavar="STEPS", help="be a rank that does so many steps")
     options = parser.parse_args()
     if options.child:
         return child(options.models, options.child)
-    beside = Path(sys.executable).parent / "mpiexec"
-    launcher = str(beside) if beside.exists() else "mpiexec"
-    threads = {"KUSARI_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    mpiexec = Path(sys.executable).parent / "mpiexec"
+    launcher = str(mpiexec) if mpiexec.exists() else "mpiexec"
+    found: dict[str, Any] = {}
     for ranks in options.ranks:
         done = subprocess.run(
             [launcher, "-n", str(ranks), sys.executable, __file__, "--child", str(options.steps), *options.models],
-            env={**os.environ, **threads}, check=True, stdout=subprocess.PIPE, text=True)
-        report(json.loads(done.stdout.splitlines()[-1]))
+            env={**os.environ, **ONE_THREAD}, check=True, stdout=subprocess.PIPE, text=True)
+        found = json.loads(done.stdout.splitlines()[-1])
+        report(found, beside(options.torch, options.models, ranks, options.steps) if options.torch else {})
+    if found["ranks"] == 1:
+        return None
+    here = Network(found["latency"], found["bandwidth"], hidden=False)
+    given = options.latency is not None or options.bandwidth is not None
+    there = Network(here.latency if options.latency is None else options.latency / 1e6,
+                    here.bandwidth if options.bandwidth is None else options.bandwidth * 1e9, given)
+    print(f"\nsimulated: {there.latency * 1e6:.0f} us, {there.bandwidth / 1e9:.1f} GB/s, transfers "
+          + ("beside the computation" if given else "by the processors that compute"))
+    every = {name: curves(name, row, found["ranks"], here, there) for name, row in found["models"].items()}
+    if options.plot:
+        about = f"{there.latency * 1e6:.0f} µs and {there.bandwidth / 1e9:.1f} GB/s between neighbours of a ring"
+        simulation, measured = ({name: each[i] for name, each in every.items()} for i in range(2))
+        print(f"picture: {draw(simulation, measured, options.plot, about)}")
+    return None
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from .narrow_draws import narrow_draws
 from .share_bodies import share_bodies
 from .stack import lead_axes, stack_pads
 from .tidy import fold_constants, merge_common, remove_dead
+from .update_early import update_in_parts
 
 Pass = Callable[[Graph], Graph]
 Observer = Callable[[str, Graph, Graph], None]
@@ -56,6 +57,7 @@ PIPELINE: tuple[Pass, ...] = (
     remove_dead,
     hoist_random,      # Python draws before native instructions
     group_stages,      # nodes that may run concurrently become neighbours
+    update_in_parts,   # updates between Python nodes that wait for gradients
 )
 WITHOUT_WINOGRAD: tuple[Pass, ...] = tuple(p for p in PIPELINE if p is not split_dilated)
 NESTS_ONLY: tuple[Pass, ...] = tuple(fuse_nests if p is fuse else p for p in WITHOUT_WINOGRAD)  # libraries multiply

@@ -1,29 +1,30 @@
 """Updates as early as possible: a gradient is used, and its memory released, before the next one is made."""
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kusari.ir import Graph, Node, Value
 
 
+def update_in_parts(graph: Graph) -> Graph:
+    """Update what has its gradient before Python waits for the next ones; the same graph where it does not wait."""
+    return update_early(graph) if any(n.op.is_confined and n.outputs for n in graph.nodes) else graph
+
+
 def update_early(graph: Graph) -> Graph:
-    """Split ``foreach`` nodes whose results become state into one per tensor, each behind its last dependency.
+    """Split ``foreach`` nodes whose results become state into one per position, each behind its last dependency.
 
     An update waits for its operands, for all readers of the old state, and for nodes that run Python, which may read
-    anything. Nothing else changes its position, so results stay the same to the bit.
+    anything unless they are confined. Nothing else changes its position, so results stay the same to the bit.
     """
     roots = graph.roots()
     users = graph.users()
     outputs = set(graph.outputs)
-    units: list[list[Node]] = []
-    moved: set[Node] = set()
-    for node in graph.nodes:
-        if node.op.name != "foreach" or any(v in outputs or not _assigned(users[v]) for v in node.outputs):
-            continue
-        for row in _rows(node):
-            units.append([row, *(user for v in row.outputs for user in users[v])])
-        moved.add(node)
-        moved.update(user for v in node.outputs for user in users[v])
-    if not units:
+    updates = [node for node in graph.nodes if node.op.name == "foreach" and not any(
+        v in outputs or not _assigned(users[v]) for v in node.outputs)]
+    if not updates:
         return graph
+    moved = {*updates, *(user for node in updates for v in node.outputs for user in users[v])}
     last: dict[Value, int] = {}  # the definition of a value and the last read of a state, of values and roots
     python = -1
     rest = [node for node in graph.nodes if node not in moved]
@@ -32,27 +33,39 @@ def update_early(graph: Graph) -> Graph:
             last[v] = i
         for v in node.inputs:
             last[roots[v]] = i
-        if node.op.is_opaque:
+        if node.op.is_opaque and not node.op.is_confined:
             python = i
     behind: dict[int, list[Node]] = {}
-    for unit in units:
-        row, *assigns = unit
-        states = [roots[n.inputs[0]] for n in assigns]
-        at = max([python, *(last.get(v, -1) for v in row.inputs), *(last.get(s, -1) for s in states)])
-        behind.setdefault(at, []).extend(unit)
+    for node in updates:
+        parts: dict[int, list[Node]] = {}
+        for row in _rows(node):
+            states = [roots[user.inputs[0]] for v in row.outputs for user in users[v]]
+            at = max([python, *(last.get(v, -1) for v in row.inputs), *(last.get(s, -1) for s in states)])
+            parts.setdefault(at, []).append(row)
+        for at, rows in parts.items():
+            part = _joined(rows, node.attrs["shared"])
+            behind.setdefault(at, []).extend([part, *(user for v in part.outputs for user in users[v])])
     nodes = behind.get(-1, [])
     for i, node in enumerate(rest):
         nodes += [node, *behind.get(i, ())]
     return graph.with_nodes(nodes)
 
 
-def _assigned(users: list[Node]) -> bool:
+def _assigned(users: Sequence[Node]) -> bool:
     """Whether a value only becomes some state."""
     return bool(users) and all(user.op.name == "assign" for user in users)
 
 
 def _rows(node: Node) -> list[Node]:
+    """Return an update as one node per tensor."""
     shared, arity, count = node.attrs["shared"], node.attrs["arity"], len(node.attrs["exprs"])
     own = node.inputs[shared:]
     return [Node(node.op, (*node.inputs[:shared], *own[i * arity:(i + 1) * arity]),
                  node.outputs[i * count:(i + 1) * count], node.attrs, node.where) for i in range(len(own) // arity)]
+
+
+def _joined(rows: Sequence[Node], shared: int) -> Node:
+    """Return updates of one tensor each as one node."""
+    first = rows[0]
+    inputs = (*first.inputs[:shared], *(v for row in rows for v in row.inputs[shared:]))
+    return Node(first.op, inputs, tuple(v for row in rows for v in row.outputs), first.attrs, first.where)

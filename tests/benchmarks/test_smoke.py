@@ -221,3 +221,18 @@ def test_rows_in_turn() -> None:
             for line in text.splitlines() if line.startswith(("| gemm", "| nest", "| foreach", "| all"))]
     assert rows[-1][0] == sum(row[0] for row in rows[:-1])
     assert min(min(row) for row in rows) > 0
+
+
+def test_steps_on_many_ranks_are_simulated() -> None:
+    scaling = module("scaling")
+    buckets = [scaling.Bucket(800, 0.5, 0.1), scaling.Bucket(800, 0.8, 0.1)]
+    card = scaling.Network(0.0, 100.0, hidden=True)
+    assert card.ring(800, 2) == 8 and card.ring(800, 8) == 14
+    assert scaling.simulated(10, buckets, 1, card) == 10
+    # Leaves at 5, arrives at 13; the second from 13 to 21, then its update.
+    assert scaling.simulated(10, buckets, 2, card) == pytest.approx(22)
+    # Updates of the first fill the time in which the second travels.
+    assert scaling.simulated(1000, buckets, 2, card) == pytest.approx(1000)
+    assert scaling.simulated(1000, buckets, 2, scaling.Network(0.0, 100.0, hidden=False)) == pytest.approx(1016)
+    line = scaling.Line.through((1, 0.5, 0.25), (12, 7, 4.5))
+    assert line.at(0.1) == pytest.approx(3)

@@ -94,7 +94,7 @@ def check_updates_are_those_of_mean_gradients(comm):
 
 
 def check_ranks_may_differ_in_what_they_have_compiled(comm):
-    own = comm.split(0, comm.rank)
+    own = distributed.create_communicator("pure_nccl")
     own.set_config("bucket_size", 64)  # several buckets
     found = []
     for cls in (Regression, StaticRegression):
@@ -109,6 +109,32 @@ def check_ranks_may_differ_in_what_they_have_compiled(comm):
         found.append([p.array for _, p in sorted(model.namedparams())])
     for x, y in zip(*found, strict=True):
         np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-6)
+
+
+def check_each_bucket_is_followed_by_its_update(comm):
+    own = distributed.create_communicator("pure_nccl")
+    own.set_config("bucket_size", 64)
+    model = StaticRegression()
+    optimizer = distributed.create_multi_node_optimizer(kusari.optimizers.Adam(), own).setup(model)
+    for _ in range(3):
+        optimizer.update(model, *batch(comm.rank))
+    (_, step), = vars(optimizer.actual_optimizer)["_steps"].by_loss.values()
+    names = [x.node.op.name for x in step.compiled.program.instructions]
+    first = names.index("finish_reduction")
+    assert names[first:] == ["finish_reduction", "foreach"] * (len(names) - first >> 1)
+    count = names.count("start_reduction")
+    assert count == names.count("finish_reduction") > 1 and "start_reduction" not in names[first:]
+    lines = [line.strip() for line in str(model.static.explain()).splitlines() if "bucket" in line]
+    assert [line.split(",")[0] for line in lines] == [f"bucket {k} of gradients" for k in range(count)]
+    assert int(lines[0].split("during ")[1].split()[0]) >= int(lines[-1].split("during ")[1].split()[0]) > 0
+    with kusari.profile() as found:
+        optimizer.update(model, *batch(comm.rank))
+    bars = [e for e in found.events if e.kind == "reduction"]
+    assert [e.name for e in bars] == [f"bucket {k}" for k in range(count)]
+    assert all(a.begin < b.begin and a.end < b.end for a, b in zip(bars, bars[1:], strict=False))
+    assert bars[0].end > bars[-1].begin  # under way at the same time
+    same_everywhere(comm, digest(model))
+    own.finalize()
 
 
 def check_losses_may_be_scaled(comm):

@@ -10,12 +10,12 @@ from graphs import assert_same, graphs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kusari.ir import PRIMITIVES, Arg, Builder, Call, Graph, Trait, Value, tensor_type, verify
+from kusari.ir import PRIMITIVES, Arg, Builder, Call, Graph, Node, Op, Trait, Value, tensor_type, verify
 from kusari.passes import check_plan, keeping, plan, search
 from kusari.passes.cut import Cut
 from kusari.passes.recompute import alternatives, fullest
 from kusari.passes.tidy import remove_dead
-from kusari.passes.update_early import update_early
+from kusari.passes.update_early import update_early, update_in_parts
 
 
 def effects(graph: Graph) -> list[str]:
@@ -197,3 +197,23 @@ def test_updates_come_when_nobody_needs_the_state_any_more() -> None:
     assert names == ["matmul"] * 3 + ["matmul", "matmul", "foreach", "assign"] * 3
     assert bytes_of(early) < bytes_of(graph)
     assert [n.op.name for n in update_early(early).nodes] == names
+
+
+@pytest.mark.parametrize(("traits", "names"), [
+    (Trait.OPAQUE, ["bring", "bring", "foreach", "assign", "assign", "assign"]),
+    (Trait.OPAQUE | Trait.CONFINED, ["bring", "foreach", "assign", "assign", "bring", "foreach", "assign"])])
+def test_updates_go_before_python_that_reads_no_state(traits: Trait, names: list[str]) -> None:
+    b = Builder()
+    weights = [Value(tensor_type(np.float32, (3,)), name) for name in "uvw"]
+    bring = Op("bring", lambda attrs: tuple(np.full(3, x, np.float32) for x in attrs["values"]), traits)
+    grads = [Value(w.type, "grad") for w in weights]
+    nodes = [Node(bring, (), tuple(grads[:2]), {"values": (1, 2)}), Node(bring, (), tuple(grads[2:]), {"values": (3,)})]
+    operands = [v for pair in zip(weights, grads, strict=True) for v in pair]
+    new = b.emit(PRIMITIVES["foreach"], *operands, exprs=(Call("subtract", (Arg(0), Arg(1))),), shared=0, arity=2)
+    for w, value in zip(weights, new, strict=True):
+        b.assign(w, value)
+    graph = Graph("step", (), tuple(weights), (), (*nodes, *b.nodes), ())
+    found = update_in_parts(graph)
+    verify(found)
+    assert_same(graph, found, rtol=0)
+    assert [n.op.name for n in found.nodes] == names

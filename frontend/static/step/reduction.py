@@ -2,17 +2,19 @@
 
 An optimizer whose gradients are such means has a ``_reducer``. ``reducer.part_of_step(parameters)`` returns an object
 that says which gradients form a bucket, and starts and finishes the reduction of each. In the graph these are nodes of
-Python: a bucket is started behind the node that makes its last gradient, and finished behind the whole backward. Such
-nodes keep their order, which is the same in every process whatever its graph looks like.
+Python: a bucket is started behind the node that makes its last gradient, and finished behind the whole backward, each
+followed by the update of its parameters. Such nodes keep their order, which is the same in every process whatever its
+graph looks like.
 """
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from kusari.ir import Node, Op, Trait, Value, tensor_type
+from kusari.ir import Instruction, Node, Op, Trait, Value, tensor_type
+from kusari.ir.costs import node_picoseconds
 
-__all__ = ["reduced"]
+__all__ = ["FINISH", "START", "reduced", "under_way"]
 
 
 def _start(attrs: Any, *grads: Any) -> tuple[Any, ...]:
@@ -26,8 +28,8 @@ def _finish(attrs: Any) -> tuple[Any, ...]:
     return tuple(attrs["reduction"].finish(attrs["bucket"]))
 
 
-START = Op("start_reduction", _start, Trait.OPAQUE)
-FINISH = Op("finish_reduction", _finish, Trait.OPAQUE)
+START = Op("start_reduction", _start, Trait.OPAQUE | Trait.CONFINED)
+FINISH = Op("finish_reduction", _finish, Trait.OPAQUE | Trait.CONFINED)
 
 
 def reduced(reduction: Any, params: Sequence[Any], grads: dict[int, Value], nodes: Sequence[Node],
@@ -53,3 +55,25 @@ def reduced(reduction: Any, params: Sequence[Any], grads: dict[int, Value], node
     for i, node in enumerate(nodes):
         result += [node, *behind.get(i, ())]
     return result + finishing, means
+
+
+def under_way(instructions: Sequence[Instruction]) -> list[str]:
+    """Return a line on each bucket of a schedule: its bytes, and the kernels that run while it is added up.
+
+    Their share is that of the schedule's time by the table of costs.
+    """
+    times = [0 if x.kernel is None else node_picoseconds(x.node) for x in instructions]
+    begun: dict[int, int] = {}
+    lines: list[str] = []
+    for i, x in enumerate(instructions):
+        if x.node.op is START:
+            begun[x.node.attrs["bucket"]] = i
+        elif x.node.op is FINISH:
+            k = x.node.attrs["bucket"]
+            between = range(begun[k], i)
+            count = sum(instructions[j].kernel is not None for j in between)
+            share = sum(times[j] for j in between) / max(sum(times), 1)
+            nbytes = sum(v.tensor.nbytes for v in x.node.outputs)
+            lines.append(f"bucket {k} of gradients, {nbytes} bytes: under way during {count} "
+                         f"kernel{'s' * (count != 1)}, {share:.0%} of the step's time as counted")
+    return lines

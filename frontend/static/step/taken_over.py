@@ -75,7 +75,7 @@ class Conditions:
     def own(self, x: Any, names: Iterable[str]) -> None:
         """Append that an object has attributes of its own where its class is to give them.
 
-A greater number of attributes shows new ones, since none can have gone: the library's own stay.
+        A greater number of attributes shows new ones, since none can have gone: the library's own stay.
         """
         entries = _own_table(x)
         if stay := all_stay(entries):

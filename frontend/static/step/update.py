@@ -1,4 +1,4 @@
-"""The optimizer's update as part of the compiled program: all parameters in one kernel.
+"""The optimizer's update as part of the compiled program: one kernel for all parameters that are updated alike.
 
 An update rule states its arithmetic once (``update_exprs``), hooks state theirs (``grad_expr``); run on symbols they
 give the expressions of one ``foreach`` node per group of parameters that are updated alike. Hyperparameters are
@@ -340,7 +340,7 @@ class UpdateProgram:
                   scale: Value | None = None) -> Value:
         """Append a hook's change of one gradient; ``norm`` is the norm of all gradients, for hooks that take it.
 
-``scale`` is the factor of gradients, as the hook sees it.
+        ``scale`` is the factor of gradients, as the hook sees it.
         """
         hook = stated.hook
         more = self.hook_inputs.get(id(hook), [])
