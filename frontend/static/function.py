@@ -186,13 +186,7 @@ class StaticFunction:
                 self._fall_back(cache, key, fault)
                 return self.fn(*args, **kwargs)
         if entry is None:
-            if cache.numbers_change(key):
-                code = getattr(self.fn, "__code__", None)
-                where = f"{code.co_filename}:{code.co_firstlineno}" if code else "unknown"
-                self._say(f"{self.__qualname__} runs define-by-run as long as a number among its arguments changes in "
-                          f"every call, as each would be another trace: {where}; pass it as an array")
-                return self.fn(*args, **kwargs)
-            if cache.postpones(key, self.soon):
+            if self._changes(cache, key) or cache.postpones(key, self.soon):
                 return self.fn(*args, **kwargs)
             return self._trace(cache, key, leaves, args, kwargs)
         fast = not kwargs and self.verifier is None
@@ -260,6 +254,16 @@ class StaticFunction:
             else:
                 self._fall_back(cache, key, Fault(numpy_nodes.reason(node), node.where or "unknown"))
         return result
+
+    def _changes(self, cache: ScheduleCache, key: Any) -> bool:
+        """Whether to trace a new signature would be pointless, as a number or an object changes in every call."""
+        changes, told = cache.numbers_change(key)
+        if changes and not told:
+            code = getattr(self.fn, "__code__", None)
+            where = f"{code.co_filename}:{code.co_firstlineno}" if code else "unknown"
+            self._say(f"{self.__qualname__} runs define-by-run as long as a number among its arguments changes in "
+                      f"every call, or an object is another one, as each would be another trace: {where}; pass arrays")
+        return changes
 
     def _trace(self, cache: ScheduleCache, key: Any, leaves: list[Any], args: tuple[Any, ...],
                kwargs: dict[str, Any]) -> Any:

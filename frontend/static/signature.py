@@ -45,9 +45,11 @@ def signature(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) 
 
 
 def without_numbers(key: Any) -> Any:
-    """Return a signature without the numbers that are arguments."""
+    """Return a signature without the numbers and the objects of unknown classes that are arguments."""
     if type(key) is not tuple:
         return key
+    if len(key) == 2 and key[0] == "object":
+        return key[0]
     if len(key) == 3 and key[0] == "static" and key[1] is not bool and issubclass(
             key[1], (int, float, complex, np.number)):
         return key[:2]

@@ -23,3 +23,9 @@ def test_import_brings_nothing_heavy() -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
     print(done.stderr.strip())
+
+
+def test_import_alone_brings_no_compressors() -> None:
+    program = "import sys, numpy, kusari; print('lzma' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -12,11 +12,11 @@ ROOT = Path(__file__).resolve().parents[2]
 MAP = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").partition("## Every module")[2]
 
 
-ROOMS = [folder.relative_to(ROOT).as_posix() for layer in ("frontend/static", "codegen/llvm")
+ROOMS = [folder.relative_to(ROOT).as_posix() for layer in ("frontend/static", "codegen/llvm", "codegen/cuda")
          for folder in sorted((ROOT / layer).rglob("*/")) if (folder / "__init__.py").exists()]
 
 
-@pytest.mark.parametrize("layer", ["ir", "passes", "runtime", "frontend/static", *ROOMS])
+@pytest.mark.parametrize("layer", ["ir", "passes", "runtime", "frontend/static", "codegen/cuda", *ROOMS])
 def test_every_module_is_on_the_map(layer: str) -> None:
     _, _, rest = MAP.partition(f"### `{layer}/`")
     rows = re.findall(r"`(\w+\.py)`", re.sub(r"(?m)^(\|[^|]*\|).*$", r"\1", rest.partition("###")[0]))

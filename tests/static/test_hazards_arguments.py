@@ -339,3 +339,29 @@ def test_numbers_that_change_in_every_call(both: Any) -> None:
     both(make, [(x, np.array(rate, "f"), 1) for rate in rates])
     assert [type(e).__name__ for _, e in made[5].static.signatures(None)] == ["Schedule"]
     both(make, [(x, 0.1 * (i // 2), 1) for i in range(14)])  # each of them twice
+
+
+class Box:
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+
+@pytest.mark.parametrize("body,aside", [
+    (lambda x, box: F.tanh(F.sin(box.x)) + x, "or an object is another one"),
+    (lambda x, box: F.tanh(F.sin(box.x)) * len(x.tobytes()), "reads elements of an argument")])
+def test_objects_that_are_others_in_every_call(both: Any, body: Any, aside: str) -> None:
+    """Each would be a trace, also where all of them fall back; there is one warning."""
+    made: list[Any] = []
+
+    def make(decorate: Any) -> Any:
+        made.append(decorate(lambda x, box: body(x, box) * 2))
+        return lambda x: made[-1](x, Box(x * 2))
+    both(make, xs(12), aside=aside)
+    assert len(made[1].static.signatures(None)) <= 7
+
+
+def test_sparse_matrices_are_arrays_and_a_shape(both: Any) -> None:
+    def make(decorate: Any) -> Any:
+        f = decorate(lambda x, m: F.tanh(F.sparse_matmul(m, x)) * m.shape[0] + F.sum(m.data) * (m.order == "C"))
+        return lambda x: f(Variable(x), kusari.utils.to_coo(np.abs(x.T)))
+    both(make, xs())

@@ -85,12 +85,13 @@ def test_classes_and_functions_as_first_arguments() -> None:
     def g(k: Any, x: Any) -> Any:
         return F.relu(x) * k
 
+    parameters = [kusari.Parameter(np.float32(value).reshape(1)) for value in (2, 3)]
     for x in xs(6):
         for kind in (A, B, A(), B()):
             np.testing.assert_array_equal(f(kind, x).array, np.maximum(x, 0) * kind.scale)
         for k in (np.float32(2), np.float32(3), 4, 5.0):
             np.testing.assert_array_equal(g(k, x).array, np.maximum(x, 0) * np.float32(k))
-        for p in (kusari.Parameter(np.float32(2).reshape(1)), kusari.Parameter(np.float32(3).reshape(1))):
+        for p in parameters:
             np.testing.assert_array_equal(g(p, x).array, np.maximum(x, 0) * p.array)
 
 

@@ -144,27 +144,6 @@ def test_user_functions(both: Any, name: str, first: bool, train: bool) -> None:
     both(make, xs(), rtol=1e-4, atol=1e-4)
 
 
-def test_arrays_given_to_a_constructor_step_aside(both: Any) -> None:
-    class Times(FunctionNode):
-        def __init__(self, factor: Any) -> None:
-            self.factor = factor
-
-        def forward(self, inputs: Any) -> Any:
-            return inputs[0] * self.factor,
-
-        def backward(self, indexes: Any, gys: Any) -> Any:
-            return gys[0] * self.factor,
-
-    def make(decorate: Any) -> Any:
-        @decorate
-        def f(x: Any, m: Any) -> Any:
-            return Times(m).apply((x,))[0]
-
-        return lambda x: f(Variable(x), np.abs(x))
-
-    both(make, xs(), aside="an array in its attribute 'factor'")
-
-
 def test_user_functions_with_attributes_from_arguments(both: Any) -> None:
     def make(decorate: Any) -> Any:
         @decorate

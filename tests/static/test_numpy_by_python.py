@@ -1,6 +1,7 @@
 """NumPy inside a static function where no function of ours does the same: Python runs it, the rest is compiled."""
 from __future__ import annotations
 
+import array
 import collections
 import decimal
 import fractions
@@ -125,11 +126,33 @@ FLOATS: dict[str, Callable[[Any, Any, Any], Any]] = {
         (x * float(x.mean()) - x.sum() * t[:, None]).astype("f")),
     "as an array": lambda m, x, t: m.hidden(np.full(x.shape, x.max())) + np.array([x.max(), x.min()]).sum(),
     "a branch that stays": lambda m, x, t: m.hidden(x) if x.sum() > -5 else m.last(x),
+    "of a Variable": lambda m, x, t: m.hidden(x) * (1 - F.mean(m.hidden(x)).item()) + float(F.max(x[:1, :1])),
+    "of a part of a parameter": lambda m, x, t: m.last(m.hidden(x)) * m.first.W[1:2, 1:2].item(),
     "integers": lambda m, x, t: m.hidden(x) * float((t > x[:, 0] * 5).sum() * 2) / ((t > x[:, 0] * 5).sum() + 1),
     "an integer as an extent": lambda m, x, t: m.hidden(x)[:(t < 3).sum()],
     "an integer in a loop": lambda m, x, t: sum(m.hidden(x) for _ in range(int((t > 2).sum()))),
+    "items of an array": lambda m, x, t: m.hidden(x) * sum(v * 2 for v in x[0]) + [*x[1]][-1],
     "stored in an array": lambda m, x, t: m.hidden(_with_corner(np.zeros((5, 4), "f"), x.max()) + x),
+    "stored in a dictionary": lambda m, x, t: m.hidden(x) * _with({"a": 1.0}, "a", x.max())["a"],
+    "stored in a list": lambda m, x, t: m.hidden(x) / _with([2.0, 3.0], 1, float(x.max()))[-1],
+    "in the places of others": lambda m, x, t: _many(m, x, t) * x.max(),
+    "like a Variable": lambda m, x, t: m.hidden(x) * x.max() + np.ones_like(m.hidden(x), dtype="f"),
 }
+
+
+def _many(m: Any, x: Any, t: Any) -> Any:
+    total = m.hidden(x)
+    for _ in range(9):  # arrays that are read and gone, and others in their places
+        F.exp(F.relu(x))
+        hot = np.zeros(x.shape, "f")
+        hot[x > 0.5] = 1
+        total = total + F.sum(F.mean(F.sin(x) * hot))
+    return total
+
+
+def _with(container: Any, key: Any, value: Any) -> Any:
+    container[key] = value
+    return container
 
 
 def _with_corner(x: Any, value: Any) -> Any:
@@ -152,6 +175,11 @@ READ: dict[str, Callable[[Any], Any]] = {
 
     "list of floats": lambda v: np.mean([float(v), 2.0]).astype("f"), "sorted": lambda v: sorted([v, v / 2])[0],
     "complex": lambda v: complex(v).real, "divmod": lambda v: divmod(float(v), .3)[1], "attribute": lambda v: v.real,
+    "sum": lambda v: sum(_with([1.0], 0, v)), "in a format": lambda v: len("{a:.3f}".format_map(_with({}, "a", v))),
+    "product": lambda v: math.prod(_with([1.0, 2.0], 0, v)), "array": lambda v: np.array(_with([1.0], 0, v))[0],
+    "slice": lambda v: _with([1.0], slice(0, 1), [v])[0], "joined": lambda v: len(str(_with([1.0], 0, v))),
+    "vector": lambda v: array.array("d", _with([1.0], 0, v))[0], "values": lambda v: max(_with({}, 1, v).values()),
+    "distance": lambda v: math.dist(_with([1.0], 0, v), [0.5]),
     "stored": lambda v: vars(HOLDER).update(x=v) or HOLDER.x, "appended": lambda v: [].append(v) or np.float32(v),
     "chain": lambda v: 0 < v < 9, "hexadecimal": lambda v: len(float(v).hex()),
     "bytes": lambda v: pickle.loads(pickle.dumps(v)),

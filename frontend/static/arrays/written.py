@@ -28,7 +28,7 @@ class Written:
     def __init__(self) -> None:
         self._own: dict[int, Any] = {}  # arrays that own their memory
         self._memory: dict[int, Any] = {}  # arrays that have been written to
-        self._read: set[int] = set()  # arrays that functions of the user's have read
+        self._read: set[int] = set()  # those of them that functions of the user's have read
         self._numpy = False
 
     def __contains__(self, array: Any) -> bool:
@@ -45,8 +45,8 @@ class Written:
             self._own[id(array)] = array
 
     def read(self, array: Any) -> None:
-        """Note that a function reads an array."""
-        if not self._numpy:
+        """Note that a function reads an array; constants are compared at the end."""
+        if not self._numpy and self.owns(array):
             self._read.add(id(array))
 
     @contextmanager

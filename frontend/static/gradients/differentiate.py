@@ -25,6 +25,7 @@ from ...tape import recording
 from ...variable import Variable
 from ..collector import without_collector
 from ..trace.ops import is_opaque, pristine
+from ..trace.own_functions import operands
 from ..trace.python_nodes import OPAQUE_GRADIENT, gap, prepare, surrogate
 from ..trace.recorder import Fault, Tape
 from ..trace.recording import NotStatic, Recording
@@ -172,7 +173,7 @@ def _apply(graph: Graph, wanted: tuple[Value, ...], detached: frozenset[Value], 
             if function is None:  # side-effect code: its results carry no gradient
                 results = [Variable(_of_type(v, make), requires_grad=False) for v in node.outputs]
             elif is_opaque(function):
-                results = surrogate(node, [env[v] for v in node.inputs])
+                results = surrogate(node, [env[v] for v in operands(node)])
             else:
                 given = [env[v] for v in node.inputs]
                 for i, mask in enumerate(example_masks(function, *_types(node)) or (), 1):

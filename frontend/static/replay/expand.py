@@ -25,6 +25,7 @@ from ...variable import Variable
 from ..arrays.overlap import Spans
 from ..trace import random_state
 from ..trace.bindings import ParameterBinding
+from ..trace.own_functions import operands
 from ..trace.python_nodes import STATIC_CODE
 from ..trees import array_of
 
@@ -140,7 +141,7 @@ class _Expansion:
                 found = node.op.call(node.attrs, *[array_of(self.env[v]) for v in node.inputs])
             self.env.update((v, Variable(a, requires_grad=False)) for v, a in zip(node.outputs, found, strict=False))
             return
-        inputs = tuple([self.env[v] for v in node.inputs])
+        inputs = tuple([self.env[v] for v in operands(node)])
         if node.op.is_opaque:
             applied = self.call.call.applied(function)
             for i, array in applied.retained():
@@ -177,7 +178,7 @@ class _Expansion:
     def _settle(self, y: Any, value: Value, content: Any) -> None:
         """Give values that were computed again the elements of the first time, if these are known.
 
-Views of arguments and of results follow them, as in define-by-run.
+        Views of arguments and of results follow them, as in define-by-run.
         """
         if value in self.held:
             _put(y, self.held[value])

@@ -93,7 +93,7 @@ class Again:
     def _nothing(self, *args: Any) -> None:
         """Ignore any other event of a tape: nothing is recorded."""
 
-    link = forget = made = escape = note = report = constant = differentiating = _nothing
+    link = made = escape = note = report = constant = differentiating = _nothing
 
 
 def _same(a: Any, b: Any) -> bool:

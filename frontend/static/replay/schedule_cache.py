@@ -75,7 +75,7 @@ class ScheduleCache:
         # Schedules of the same signature whose guards do not hold now, and how many traces never ran compiled.
         self._others: dict[Any, list[CacheEntry]] = {}
         self._wasted: dict[Any, int] = {}
-        self._numbers: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
+        self._numbers: OrderedDict[Any, tuple[Any, int, bool]] = OrderedDict()
         self._steps: weakref.WeakKeyDictionary[Recording, list[tuple[Any, Any, str]]] = weakref.WeakKeyDictionary()
         self.retraces: dict[Any, list[str]] = {}
         self._waiting: dict[Any, int] = {}  # calls of signatures that have to come often
@@ -183,22 +183,24 @@ class ScheduleCache:
         """Number of signatures that have not come often enough."""
         return len(self._waiting)
 
-    def numbers_change(self, key: Any) -> bool:
-        """Whether call after call has numbers that no earlier one had, so that to trace ``key`` would be pointless.
+    def numbers_change(self, key: Any) -> tuple[bool, bool]:
+        """Whether call after call has numbers or objects that no earlier one had, so that to trace it is pointless.
+
+        Also returns whether earlier ones have fallen back.
 
         Where they stay what they are, the second such call is worth a trace.
         """
         general = without_numbers(key)
         with self.lock:
-            last, count = self._numbers.pop(general, (key, 0))
+            last, count, fell_back = self._numbers.pop(general, (key, 0, False))
             entry = self.entries.get(last)
-            used = entry is not None and (entry.schedule is not None or entry.fault is not None or (
-                entry.recording in self._steps))
+            used = entry is not None and (entry.schedule is not None or entry.recording in self._steps)
             count = 0 if used or last == key else count + 1
-            self._numbers[general] = key, count
+            fell_back = fell_back if entry is None else entry.fault is not None
+            self._numbers[general] = key, count, fell_back
             if len(self._numbers) > MAX_SCHEDULES:
                 self._numbers.popitem(last=False)
-        return count >= MOST_WASTED_TRACES
+        return count >= MOST_WASTED_TRACES, fell_back
 
     def free_memory(self, entry: CacheEntry) -> None:
         """Let idle schedules give back memory, if more is held than when this was last asked; ``entry`` runs next."""

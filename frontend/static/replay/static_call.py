@@ -9,7 +9,7 @@ from kusari.ir import Graph, Node, Value
 
 from ...backprop import grad
 from ...configuration import config
-from ...epochs import Cut, Given
+from ...epochs import Cut, Given, Whole
 from ...function_node import FunctionNode
 from ...graph_walks import gradients_given
 from ...variable import output_variable
@@ -21,6 +21,8 @@ from .receiving import receive
 
 if TYPE_CHECKING:
     from .calls import Call
+
+Whole.ever = True
 
 
 class StaticCall(FunctionNode):

@@ -53,7 +53,7 @@ class Observation:
         self._persistent: dict[int, tuple[Any, str]] = {}  # persistent arrays, with namespace and name
         self.effects: list[Effect] = []
         self._stored: dict[tuple[int, Any], Effect] = {}
-        self._changed: dict[int, list[Any]] = {}       # the items that changed containers had before
+        self._changed: dict[int, list[Any] | None] = {}  # the items that changed containers had; None of emptied ones
         self.made_parts = False                        # whether a link or a parameter was put into an object
         self._stored_in: set[int] = set()              # objects with an entry that was stored
         self._weak: set[int] = set()                   # objects that only weak references led to
@@ -88,9 +88,9 @@ class Observation:
         return id(x) in self._outside
 
     def leaves_generators(self) -> bool:
-        """Whether a generator that the call has begun lives on."""
-        for reference in self.generators:
-            self._fresh.pop(id(reference()), None)
+        """Whether a generator that the call has begun lives on, and not because an iterator is kept here."""
+        for key in [key for key, x in self._fresh.items() if hasattr(type(x), "__next__")]:
+            del self._fresh[key]
         return any((g := reference()) is not None and g.gi_frame is not None for reference in self.generators)
 
     def hooks(self, link: Any) -> None:
@@ -198,15 +198,17 @@ class Observation:
         """Note that all items of a container were read, as they were before the call changed it."""
         if not self.is_outside(container) or self.off:
             return
-        before = self._changed.get(id(container))
-        if before is None and id(container) in self._stored_in:
+        before = self._changed.get(id(container), MISSING)
+        if before is None:
+            return
+        if before is MISSING and id(container) in self._stored_in:
             self.note(f"all of {what} is read after the call has stored something there")
             return
         if len(container) > LARGEST_CONTAINER_ITEMS:
             self.note(f"{what} is read, and with {len(container)} items it is too large to look for changes in every "
                       "call; give it as an argument, or keep it in an array")
             return
-        if type(container) is list and before is None and any(type(x) is Variable for x in container):
+        if type(container) is list and before is MISSING and any(type(x) is Variable for x in container):
             self.length(container, what)
             for i, x in enumerate(container):
                 self.entry(container, i, x, f"item {i} of {what}")
@@ -214,7 +216,7 @@ class Observation:
 
         def make(where: str) -> Guard:
             made = guards.Items(container, f"the items of {what}", where, versioned)
-            if before is not None:
+            if before is not MISSING:
                 made.value = before
             return made
         self.guard("items", container, None, make)
@@ -333,8 +335,8 @@ class Observation:
         """Whether a link or parameter was not made by the call."""
         return not self.tape.is_made(x) and not self.is_fresh(x)
 
-    def changing(self, container: Any, what: str) -> bool:
-        """Note that a container is about to be changed; returns whether that is an effect."""
+    def changing(self, container: Any, what: str, empties: bool = False) -> bool:
+        """Note that a container is about to be changed, or emptied; returns whether that is an effect."""
         if self.off or self.is_fresh(container):
             return False
         if self.is_argument(container):
@@ -343,12 +345,22 @@ class Observation:
         if id(container) not in self._changed:
             self._changed[id(container)] = guards.items_of(container)
             self._fresh[-id(container)] = container  # alive as long as its number is known
+        if empties:
+            self._empty(container)
         return True
 
     def changed(self, function: Callable[..., Any], container: Any, args: tuple[Any, ...], what: str) -> None:
         """Note that ``function(container, *args)`` has changed a container."""
         self._scrambled.add(id(container))
         self.effects.append(Effect(function, (container,), args, what, container))
+
+    def _empty(self, container: Any) -> None:
+        """Note that from now on a container has what the call puts into it."""
+        number = id(container)
+        self._changed[number] = None
+        self.effects = [effect for effect in self.effects if effect.holder is not container]
+        self._stored = {place: effect for place, effect in self._stored.items() if place[0] != number}
+        self._stored_in.discard(number)
 
     def effect(self, function: Callable[..., Any], args: tuple[Any, ...], what: str) -> None:
         """Note a call that acts on the outside."""
@@ -428,7 +440,7 @@ class Unguarded(Observation):
     def stored(self, *args: Any, **kwargs: Any) -> None:
         """Nothing is stored again."""
 
-    def changing(self, container: Any, what: str) -> bool:
+    def changing(self, container: Any, what: str, empties: bool = False) -> bool:
         """Nothing is changed again."""
         return False
 

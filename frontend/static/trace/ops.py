@@ -3,17 +3,20 @@ from __future__ import annotations
 
 import copy
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kusari.ir import Op, Trait, attrs_key
+from kusari.ir import Op, Trait, Value, attrs_key
 
 from ...configuration import using_config
 from ...elementwise import Elementwise
 from ...function_node import FunctionNode
 from ...variable import Variable
-from .own_functions import apply_own, template
+from .own_functions import apply_own, owners, template
+
+if TYPE_CHECKING:
+    from .recorder import Tape
 
 _SCALARS = (bool, int, float, str, type(None))
 
@@ -43,6 +46,29 @@ def array_attribute(function: FunctionNode) -> str | None:
     if function.is_adapter:
         entries.update(vars(function._function))  # type: ignore[attr-defined]
     return next((name for name, value in entries.items() if _holds_array(value)), None)
+
+
+def held_arrays(tape: Tape, template: FunctionNode) -> dict[tuple[int, str], Value] | None:
+    """Return the values of arrays in attributes of a user's function, by the place where replays put them.
+
+    ``template`` is the copy that replays apply, which loses them. None, with a fault, if there is another array.
+    """
+    found: dict[tuple[int, str], Value] = {}
+    kind: Any = getattr(template, "_own_kind", None)
+    for i, name, array, before in () if kind is None else kind.take_arrays():
+        value = None
+        if array.tobytes() == before and not tape.is_taken(array):  # its forward has not changed it
+            value = tape.constants.value(tape, array) or (tape.known(array) if tape.knows_elements(array) else None)
+        if value is not None:
+            tape.written.read(array)
+            found[i, name] = value
+            vars(owners(template)[i])[name] = None
+    held = array_attribute(template)
+    if held is None:
+        return found
+    tape.note(f"{template.label} has an array in its attribute {held!r}, which replays would not renew; pass arrays "
+              "as inputs of the function")
+    return None
 
 
 def _holds_array(x: Any) -> bool:

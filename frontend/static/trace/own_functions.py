@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from kusari.ir import Node, Value
+
 from ... import tape as _tape
 from ...configuration import using_config
 from ...function_node import FunctionNode, select_gradients
@@ -34,7 +36,8 @@ class OwnKind:
 
     ``inputs`` and ``outputs`` are the numbers of retained ones; ``gives`` maps the outputs that had gradients to the
     inputs that got some. ``fresh`` are attributes as they were before the forward, of each object
-    that the function consists of, which every application has for itself.
+    that the function consists of, which every application has for itself. ``arrays`` are attributes that were arrays
+    then, each with the number of its object and what it contained; they are there until the function is recorded.
     """
 
     def __init__(self, function: FunctionNode, tape: Any) -> None:
@@ -42,6 +45,13 @@ class OwnKind:
         self.outputs: tuple[int, ...] = ()
         self.gives: dict[tuple[bool, ...], dict[int, bool]] = {}
         self.fresh = _fresh_attributes(function, tape)
+        self.arrays = [(i, name, x, x.tobytes()) for i, owner in enumerate(owners(function))
+                       for name, x in vars(owner).items() if type(x) is np.ndarray]
+
+    def take_arrays(self) -> list[tuple[int, str, Any, bytes]]:
+        """Return the attributes that were arrays, and forget them."""
+        found, self.arrays = self.arrays, []
+        return found
 
     def note(self, indexes: tuple[int, ...], given: tuple[bool, ...], present: tuple[bool, ...]) -> None:
         """Note which of the inputs ``indexes`` had gradients."""
@@ -54,7 +64,7 @@ class OwnKind:
 
     def renew(self, function: FunctionNode) -> None:
         """Give a copy of the function the attributes that are its own."""
-        for owner, entries in zip(_owners(function), self.fresh, strict=True):
+        for owner, entries in zip(owners(function), self.fresh, strict=True):
             vars(owner).update((name, _copied(value)) for name, value in entries.items())
 
     def observe(self, function: Any) -> None:
@@ -99,32 +109,53 @@ def apply_own(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
     function = copy.copy(made)
     if any(made._own_kind.fresh):
         made._own_kind.renew(function)
-    fresh = attrs.get("fresh")
+    fresh, held = attrs.get("fresh"), attrs.get("held")
     if fresh:
         arrays = tuple([x.copy() if i in fresh else x for i, x in enumerate(arrays)])
+    if held:
+        hold(function, held, arrays[-len(held):])
+        arrays = arrays[:-len(held)]
     with using_config("enable_backprop", True):
         outputs = function.apply([Variable(x, requires_grad=x.dtype.kind in "fc") for x in arrays])
     found = tuple([v._array for v in outputs])
-    return (*found, Applied(made, function, found))
+    return (*found, Applied(made, function, found, held or ()))
+
+
+def hold(function: Any, places: Any, arrays: Any) -> None:
+    """Give a function arrays in its attributes, which it may write to."""
+    found = owners(function)
+    for (i, name), array in zip(places, arrays, strict=True):
+        vars(found[i])[name] = array if array.flags.writeable else array.copy()
+
+
+def operands(node: Node) -> tuple[Value, ...]:
+    """Return the values that the function of a node is applied to, without arrays in its attributes."""
+    return node.inputs[:len(node.inputs) - len(node.attrs.get("held", ()))]
 
 
 class Applied:
-    """One application of a user's function in a replay; ``given`` are gradients of its backward, while one runs."""
+    """One application of a user's function in a replay; ``given`` are gradients of its backward, while one runs.
 
-    __slots__ = ("template", "function", "outputs", "given")
+    ``held`` are the places of the arrays in its attributes, which are operands of its node after its inputs.
+    """
 
-    def __init__(self, made: FunctionNode, function: FunctionNode, outputs: tuple[Any, ...]) -> None:
+    __slots__ = ("template", "function", "outputs", "held", "given")
+
+    def __init__(self, made: FunctionNode, function: FunctionNode, outputs: tuple[Any, ...], held: Any) -> None:
         self.template = made
         self.function: Any = function
         self.outputs = outputs
+        self.held = held
         self.given: tuple[Any, ...] | None = None
 
     def renew(self, inputs: tuple[int, ...], outputs: tuple[int, ...], arrays: tuple[Any, ...]) -> None:
-        """Replace the retained inputs and outputs with these numbers by ``arrays``, as they are now."""
+        """Replace the operands and outputs with these numbers that it retains by ``arrays``, as they are now."""
         function = self.function
+        count = len(function.inputs)
         for i, array in zip(inputs, arrays, strict=False):
-            node = function.inputs[i]
-            if node.data is not None:
+            if i >= count:
+                hold(function, self.held[i - count:i - count + 1], [array])
+            elif (node := function.inputs[i]).data is not None:
                 node.data = array
         if outputs and function._retained_output_data is not None:
             now = dict(zip(outputs, arrays[len(inputs):], strict=True))
@@ -171,7 +202,7 @@ class Applied:
         return outputs
 
 
-def _owners(function: Any) -> list[Any]:
+def owners(function: Any) -> list[Any]:
     """Return the function, and the one of the old style that it adapts."""
     return [function, function._function] if function.is_adapter else [function]
 
@@ -184,7 +215,7 @@ def _fresh_attributes(function: FunctionNode, tape: Any) -> list[dict[str, Any]]
     found: list[dict[str, Any]] = []
     observation = getattr(tape, "observation", None)
     made = {} if observation is None else observation.made  # which holds the objects that the call has made
-    for owner in _owners(function):
+    for owner in owners(function):
         entries = vars(owner)
         found.append({})
         for name in list(entries):

@@ -20,7 +20,7 @@ from ...variable import Variable, output_variable
 from ..computed_numbers import ComputedNumber, number_of, settled
 from ..trees import VARIABLE, array_of, flatten, leaf_kinds, unflatten
 from .bindings import ArrayBinding
-from .own_functions import Applied, Unforeseen
+from .own_functions import Applied, Unforeseen, operands
 
 if TYPE_CHECKING:
     from .recorder import Tape
@@ -206,7 +206,7 @@ class _OpaqueGradient(FunctionNode):
         super().__init__()
         self.node = node
         kind = node.attrs["function"]._own_kind
-        own = kind.inputs, kind.outputs
+        own = (*kind.inputs, *range(len(operands(node)), len(node.inputs))), kind.outputs
         retained = tuple([tuple([i for i in numbers if values[i] in changing]) for numbers, values in zip(
             own, (node.inputs, node.outputs), strict=True)])
         self.attrs = {"label": f"{node.op.name}.backward", "indexes": indexes, "given": given, "types": types,

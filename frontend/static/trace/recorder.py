@@ -36,7 +36,7 @@ from .contents import Contents
 from .net import Net, Unobserved
 from .numpy_nodes import told
 from .observation import Observation, is_lazy
-from .ops import array_attribute, op_of, pristine, runs_users_python, static_attributes
+from .ops import held_arrays, op_of, pristine, runs_users_python, static_attributes
 from .python_nodes import record_report
 from .random_state import position
 
@@ -124,10 +124,8 @@ class Tape:
             return
         for number in numbers_in(vars(template)):
             number.kusari_read(function.label)
-        held = array_attribute(template)
-        if held is not None:
-            self.note(f"{function.label} has an array in its attribute {held!r}, which replays would not renew; "
-                      "pass arrays as inputs of the function")
+        held = held_arrays(self, template)
+        if held is None:
             return
         if runs_users_python(function) and any(self.is_taken(v._array) and not _is_parameter(v) for v in inputs):
             self.note(f"{function.label} reads the array of a parameter, and might write to it; give it the parameter")
@@ -142,7 +140,9 @@ class Tape:
         else:
             op = op_of(template)
             attrs = {"function": template, **static_attributes(template), **self.constants.attributes(op, inputs)}
-            self.append(op, values, outputs, attrs)
+            if held:
+                attrs["held"] = tuple(held)
+            self.append(op, (*values, *held.values()), outputs, attrs)
             if self.observation is not None and not op.is_opaque:
                 self.aliases.made([(v, x._array) for v, x in zip(values, inputs, strict=True)],
                                  [(v, y._array) for y in outputs if (v := self.known(y._array)) is not None])

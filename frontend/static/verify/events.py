@@ -10,6 +10,7 @@ from typing import Any
 
 FORWARD, BACKWARD = "forward", "backward"  # of define-by-run's functions
 CALL, KERNEL, PYTHON = "compiled", "kernel", "python"  # runs of compiled programs, and their rows
+REDUCTION = "reduction"  # of a bucket of gradients over several processes, beside what the thread does
 _PLAIN = frozenset((FORWARD, KERNEL))  # whose names say enough
 
 
@@ -51,10 +52,11 @@ def _close(around: list[tuple[Event, int]]) -> tuple[Event, int]:
 
 
 def _by_thread(events: Iterable[Event]) -> dict[int, list[Event]]:
-    """The events of each thread in order of their beginning, outer ones first."""
+    """The events of each thread in order of their beginning, outer ones first; none that go on beside others."""
     found: dict[int, list[Event]] = {}
     for event in sorted(events, key=lambda e: (e.begin, -e.end)):
-        found.setdefault(event.thread, []).append(event)
+        if event.kind != REDUCTION:
+            found.setdefault(event.thread, []).append(event)
     return found
 
 
@@ -72,6 +74,9 @@ def trace(events: Sequence[Event], threads: Mapping[int, str], begin: int) -> di
         rows += [{"ph": "X", "name": e.name if e.kind in _PLAIN else f"{e.name} ({e.kind})", "cat": e.kind,
                   "pid": process, "tid": numbers[e.thread], "ts": (e.begin - begin) / 1000,
                   "dur": (e.end - e.begin) / 1000, "args": {"line": e.line} if e.line else {}} for e in found]
+    beside = [e for e in events if e.kind == REDUCTION]
+    rows += [{"ph": phase, "name": e.name, "cat": e.kind, "id": i, "pid": process, "tid": numbers[e.thread],
+              "ts": (at - begin) / 1000} for i, e in enumerate(beside) for phase, at in (("b", e.begin), ("e", e.end))]
     return {"traceEvents": rows, "displayTimeUnit": "ms"}
 
 

@@ -14,7 +14,7 @@ from ..compile.memory import report as report_memory
 from ..guards.guard import MISSING
 from ..replay.schedule_cache import OFTEN_CALLS, CacheEntry, ScheduleCache
 from ..trace.recording import Recording
-from .summary import expensive, in_parts, signatures
+from .summary import expensive, in_parts, signatures, uncompiled
 
 if TYPE_CHECKING:
     from ..compile.compile import Compiled
@@ -62,7 +62,7 @@ def _counts(function: StaticFunction, caches: Sequence[ScheduleCache]) -> list[s
     steps = [s for o in caches for e in _entries(o) for s, _ in o.steps(e) if s is not None]
     parts: list[str] = []
     if not every:
-        parts.append("  not called yet")
+        parts.append("  no call was traced; those under hooks, in debug mode and inside other static functions are not")
     else:
         size = sum(e.nbytes for e in (*schedules, *steps))
         whole = f" and {len(steps)} whole step{'s' * (len(steps) != 1)}" if steps else ""
@@ -114,7 +114,7 @@ def _signature(number: int, key: Any, entry: CacheEntry, owner: ScheduleCache, w
     if recording is None:
         lines.append(f"fell back to define-by-run: {entry.fault}")
     elif schedule is None:
-        lines.append("traced, compiled at the next call")
+        lines.append(uncompiled(owner, entry))
     yield Section(1, f"signature {number}: {mode}; {leaves}", tuple(lines))
     if recording is not None:
         yield from _recorded(recording, schedule, what)

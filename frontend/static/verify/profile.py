@@ -21,7 +21,8 @@ from ... import progress, tape
 from ...callsite import short, user_location
 from ...explanation import Explanation, Section, Table
 from ...function_hook import FunctionHook
-from .events import BACKWARD, CALL, FORWARD, KERNEL, PYTHON, Event, own_times, trace, write
+from ..step.reduction import FINISH, START
+from .events import BACKWARD, CALL, FORWARD, KERNEL, PYTHON, REDUCTION, Event, own_times, trace, write
 
 MOST_EVENTS_ROWS = 1_000_000  # kept; later ones are counted only
 SHOWN_LINES_ROWS = 12
@@ -119,6 +120,9 @@ class profile:
                       for begin, end, thread in ran]
         found += [Event(r.node.op.name, PYTHON, timing.thread, begin, end, r.node.where)
                   for r, begin, end in timing.python]
+        begun = {r.node.attrs["bucket"]: begin for r, begin, _ in timing.python if r.node.op is START}
+        found += [Event(f"bucket {k}", REDUCTION, timing.thread, begun[k], end) for r, _, end in timing.python
+                  if r.node.op is FINISH and (k := r.node.attrs["bucket"]) in begun]
         self.add(found)
 
     @property

@@ -10,6 +10,7 @@ from kusari.runtime.executable import Measured
 from ...explanation import Section, Table
 from ..compile.memory import megabytes, peak_of
 from ..replay.schedule_cache import CacheEntry, ScheduleCache
+from ..step.reduction import under_way
 from .roof import bandwidth, peak
 
 if TYPE_CHECKING:
@@ -39,12 +40,18 @@ def signatures(caches: Sequence[ScheduleCache]) -> list[str]:
     return lines + [f"  and {more} more signature{'s' * (more > 1)}: explain(\"plan\") lists all"] * (more > 0)
 
 
+def uncompiled(owner: ScheduleCache, entry: CacheEntry) -> str:
+    """Return a line on a signature that is traced and has no schedule of its own."""
+    only = any(step is not None for step, _ in owner.steps(entry))
+    return "run by whole steps only, else compiled at the next call" if only else "traced, compiled at the next call"
+
+
 def _signature(owner: ScheduleCache, key: Any, entry: CacheEntry) -> Iterator[str]:
     schedule = entry.schedule
     if entry.recording is None:
         yield f"fell back to define-by-run: {entry.fault}"
     elif schedule is None:
-        yield "traced, compiled at the next call"
+        yield uncompiled(owner, entry)
     else:
         yield from (title for title, _ in schedule.elsewhere())
         yield from (line for compiled in schedule.compiled for line in _program(compiled))
@@ -65,9 +72,12 @@ def _signature(owner: ScheduleCache, key: Any, entry: CacheEntry) -> Iterator[st
 
 
 def in_parts(step: Any) -> list[str]:
-    """Return a line on the steps that were made in parts though there is a whole one, if there were any."""
-    return [f"{step.in_parts} step{'s' * (step.in_parts != 1)} made in parts: gradients go on behind an argument or a "
-            "state; unchain_backward() cuts there"] * bool(step.in_parts)
+    """Return lines on gradients that are reduced, and on steps that were made in parts though there is a whole one."""
+    lines = under_way(step.compiled.program.instructions) if hasattr(step.compiled, "program") else []
+    if step.in_parts:
+        lines.append(f"{step.in_parts} step{'s' * (step.in_parts != 1)} made in parts: gradients go on behind an "
+                     "argument or a state; unchain_backward() cuts there")
+    return lines
 
 
 def _few(lines: list[str]) -> list[str]:

@@ -199,6 +199,15 @@ STORES: dict[str, tuple[str | None, Callable[[Any, Any], Any]]] = {
     "list.extend": (None, do(lambda s, h: s.list.extend([1, h]))),
     "list += of the class": (None, do(lambda s, h: type(s).kept.append(s.phase))),
     "list.clear": (None, do(lambda s, h: s.list.clear())),
+    "a list that is filled anew": ("replays", do(
+        lambda s, h: s.list.clear(), lambda s, h: s.list.extend([h, len(s.list)]),
+        lambda s, h: setattr(s, "cache", (s.list[1], len(s.list), s.list[-1] == 0)))),
+    "a dictionary that is filled anew": ("replays", do(
+        lambda s, h: s.dict.update(k=0, a=h), lambda s, h: s.dict.clear(), lambda s, h: s.dict.update(n=h),
+        lambda s, h: s.dict.setdefault("k", len(s.dict)), lambda s, h: setattr(s, "cache", [*s.dict.items()]))),
+    "a deque that is filled anew": ("replays", do(
+        lambda s, h: s.deque.append(0), lambda s, h: s.deque.clear(), lambda s, h: s.deque.extend([1, h, h * 2]),
+        lambda s, h: s.deque.popleft(), lambda s, h: setattr(s, "cache", F.stack(s.deque)))),
     "list.sort": (None, do(lambda s, h: s.list.sort(key=str))),
     "list slice": (None, do(lambda s, h: s.list.__setitem__(slice(None), [3, 4]))),
     "del of an item": (None, do(lambda s, h: s.list.__delitem__(slice(0, 1)))),

@@ -132,7 +132,7 @@ def generator_functions(decorate: Any) -> Any:
     return lambda i, x: list(static(x))
 
 
-@ROWS.falls_back("goes on after it")
+@ROWS.replays
 def generators_inside(decorate: Any) -> Any:
     model = build(decorate(lambda s, x: sum(link(x) * k for k, link in zip(s.weights, s.children(), strict=False))),
                   weights=[1.0, 2.0])

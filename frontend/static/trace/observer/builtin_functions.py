@@ -218,6 +218,8 @@ def _number(f: Any) -> Handler:
         if not args:
             return f(**kwargs)
         x = args[0]
+        if issubclass(type(x), Variable) and f in (int, float) and len(args) == 1 and not kwargs:
+            return operations.look(k, lambda array: f(array.item()), k.observation.tape.take(x), f"{f.__name__}()")
         if issubclass(type(x), Variable):
             k.observation.tape.escape(x, f"{f.__name__}()")
         elif isinstance(x, ComputedNumber) and f in (int, float) and len(args) == 1 and not kwargs:

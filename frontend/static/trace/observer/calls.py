@@ -4,6 +4,7 @@ from __future__ import annotations
 import functools
 import types
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -96,6 +97,19 @@ def _link(k: Observer, link: Link, args: tuple[Any, ...], kwargs: dict[str, Any]
     return call(k, forward, args, kwargs)
 
 
+def _call_link(k: Observer, link: Link, /, *args: Any, **kwargs: Any) -> Any:
+    """``Link.__call__``, called by name."""
+    return _link(k, link, args, kwargs)
+
+
+def _item(k: Observer, x: Variable) -> Any:
+    """``Variable.item``: a number that replays compute."""
+    return operations.method(k, k.observation.tape.take(x), "item", (), {})
+
+
+_METHODS: dict[Any, Callable[..., Any]] = {Link.__call__: _call_link, Variable.item: _item}
+
+
 def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a Python function: a leaf as it is, any other one as its instrumented copy."""
     o = k.observation
@@ -106,8 +120,8 @@ def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: di
             return call(k, static.fn, args, kwargs)
         if "is_static_code" in f.__dict__:
             return f(*args, **kwargs)
-    if f is Link.__call__ and args:
-        return _link(k, args[0], args[1:], kwargs)
+    if args and f in _METHODS:
+        return _METHODS[f](k, *args, **kwargs)
     ours = is_ours(module)
     if ours and f.__name__ in ("__setattr__", "__delattr__") and len(args) > 1:
         return lookup.write_own(k, f, *args, *(() if len(args) > 2 else (MISSING,)))

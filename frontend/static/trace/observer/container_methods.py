@@ -69,7 +69,7 @@ def of_container(base: type, k: Observer, f: Any, x: Any, name: str, args: tuple
         kwargs = {**kwargs, "key": wrapped(k, kwargs["key"], CALLBACKS)}
     if name not in _BLIND:
         o.items(x, what)
-    effect = o.changing(x, what)
+    effect = o.changing(x, what, name == "clear")
     result = f(*args, **kwargs)
     if effect and base is dict and name == "update":
         for key, value in dict(*args, **kwargs).items():

@@ -183,7 +183,8 @@ def write(k: Observer, x: Any, key: Any, value: Any) -> None:
     o = k.observation
     kind = type(x)
     deletes = value is MISSING
-    value = value if issubclass(kind, np.ndarray) else settled(value, "a store")
+    follows = issubclass(kind, np.ndarray) or kind in (dict, list) and o.is_fresh(x) and type(key) is not slice
+    value = value if follows else settled(value, "a store")
     if o.off:
         _native(x, key, value)
     elif issubclass(kind, np.ndarray):

@@ -478,7 +478,7 @@ def read_global(k: Observer, entries: dict[str, Any], name: str) -> Any:
     if name not in holder:
         o.entry(entries, name, MISSING, f"the global {name}")
         o.entry(holder, name, MISSING, f"the built-in {name}")
-        raise NameError(f"name {name!r} is not defined", **({"name": name} if sys.version_info >= (3, 10) else {}))
+        raise NameError(f"name {name!r} is not defined", name=name)
     o.entry(entries, name, MISSING, f"the global {name}")
     return o.entry(holder, name, holder[name], f"the built-in {name}")
 

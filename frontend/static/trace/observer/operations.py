@@ -22,6 +22,7 @@ from ...arrays.captured import owner
 from ...arrays.written import with_item
 from ...computed_numbers import ComputedNumber, numbers_in, plain, settled
 from ...guards.guard import MISSING
+from ...trees import array_of
 from .. import numpy_nodes
 from ..numpy_nodes import by_python
 from .c_code import unknown, wrapped
@@ -393,11 +394,9 @@ def set_item(k: Observer, x: Any, key: Any, value: Any) -> None:
 def iterate(k: Observer, x: Any) -> Iterable[Any]:
     """Return an iterable over an array."""
     tape = k.observation.tape
-    if x.ndim > 1:
+    if x.ndim > 1 or x.ndim and x.size <= numpy_nodes.MOST_CHECKED_NODES and (tape.is_value(x) or tape.is_taken(x)):
         return (item(k, x, i) for i in range(x.shape[0]))
-    if x.ndim and (tape.is_value(x) or tape.is_taken(x)):
-        read_elements(k, x, "__iter__()")
-    elif x.ndim:
+    if x.ndim:
         read_elements(k, x, "__iter__()")
     return x
 
@@ -444,7 +443,8 @@ def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
         if known in _UNSET:
             result[...] = 0  # as good as any other content, and the same every time
         return result
-    if known in _LIKE and args and isinstance(args[0], np.ndarray):
+    if known in _LIKE and args and isinstance(args[0], (np.ndarray, Variable)):  # of which only the type counts
+        args = (array_of(args[0]), *args[1:])
         return _apply(k, _Operation(f"numpy.{name}", fn, args, kwargs), operands=(args[1:], kwargs))
     out = kwargs.get("out")
     written = (*(out if isinstance(out, tuple) else (out,)), *(args[:1] if known in _WRITING else ()))
