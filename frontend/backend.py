@@ -64,8 +64,8 @@ def get_device(device_spec: Any) -> Device:
         return _cpu if device_spec < 0 else GpuDevice.from_device_id(int(device_spec))
     if isinstance(device_spec, str):
         return _from_name(device_spec)
-    if isinstance(device_spec, cuda.Device):
-        return GpuDevice(device_spec) if not isinstance(device_spec, cuda.DummyDeviceType) else _cpu
+    if isinstance(device_spec, cuda.Device) and not isinstance(device_spec, cuda.DummyDeviceType):
+        return GpuDevice(device_spec)
     if type(device_spec).__module__ == "kusari.chainerx.device":
         return ChainerxDevice(device_spec)
     raise TypeError(
@@ -75,9 +75,9 @@ def get_device(device_spec: Any) -> Device:
 
 
 def _from_name(name: str) -> Device:
-    module, _, number = name.strip().partition(":")
-    if module in ("@numpy", "@intel64") and not number:
+    if name in ("@numpy", "@intel64"):
         return _cpu
+    module, _, number = name.strip().partition(":")
     if module == "@cupy" and (number.isdigit() or not number):
         return GpuDevice.from_device_id(int(number or 0))
     if not number and module.lstrip("-").isdigit():

@@ -14,7 +14,7 @@ from . import tape as _tape
 from .backend import get_array_module
 from .backends.chainerx import is_chainerx_array
 from .configuration import ConfigScope, config
-from .epochs import Cut, Given, Scaled
+from .epochs import Cut, Given, Scaled, Whole
 from .errors import GradientError, GradientTypeError, NaNError
 from .function_node import FunctionNode, contains_nan, plain, select_gradients, shown
 from .graph_walks import between, expand
@@ -37,55 +37,68 @@ def backward(
 
     Args:
         outputs (tuple or list of Variable): Where to start.
-        grad_outputs (tuple or list of Variable or None): Their gradients; None takes those the variables have, and 1
-            for variables of one element that have none.
+        grad_outputs (tuple or list of Variable or None): Their gradients; a variable whose gradient is None is passed
+            over. Without them variables start with the gradients that they have, each once; those without one are
+            passed over, with a warning.
         retain_grad (bool): Keep the gradients of intermediate variables.
         enable_double_backprop (bool): Record the computation.
-        loss_scale (float): The initial gradient instead of 1.
+        loss_scale (float): The factor that the gradients of `outputs` have, against underflow in float16.
 
     Raises:
         TypeError: `outputs` is not a tuple or list.
-        ValueError: No output has a gradient to start from, or a function returned one of a wrong shape, or a wrong
-            number of them.
+        ValueError: A function returned a gradient of a wrong shape, or a wrong number of them.
     """
     _check_sequence("outputs", outputs)
     _check_sequence("grad_outputs", grad_outputs, optional=True)
     if grad_outputs is not None and len(grad_outputs) != len(outputs):
         raise ValueError(f"grad_outputs has {len(grad_outputs)} items, but there are {len(outputs)} outputs.")
+    if grad_outputs is None:
+        starts = {y.node: (y, gy) for y in outputs if (gy := y.grad_var) is not None}.values()
+        if len(starts) < len(outputs):
+            warnings.warn("outputs has a variable without a gradient, which is passed over, or one twice, which counts "
+                          "once", RuntimeWarning, stacklevel=2)
+        starts = [(y, gy) for y, gy in starts if y.creator_node is not None]
+    else:
+        starts = [(y, gy) for y, gy in zip(outputs, grad_outputs, strict=True) if gy is not None]
+    _run(starts, retain_grad, enable_double_backprop, loss_scale)
+    if grad_outputs is None and not retain_grad:
+        for y, _ in starts:
+            y.grad_var = None
+
+
+def backward_of(y: Variable, retain_grad: bool, enable_double_backprop: bool, loss_scale: float | None) -> None:
+    """Compute gradients of one variable, which starts with the gradient that it has, or with 1 for its one element."""
+    gy = y.grad_var
+    if gy is None and y._array is not None and y._array.size == 1:
+        gy = output_variable(_ones_like(y._array, loss_scale), True)
+    if y.creator_node is None:
+        y.grad_var = gy
+        return
+    if gy is None:
+        raise GradientError("backward has no gradient to start from: expected a variable of one element, got shape "
+                            f"{y.shape} without a gradient. Reduce it, for example with kusari.functions.sum, or "
+                            "set its grad first, for example y.grad = numpy.ones_like(y.array).")
+    _run([(y, gy)], retain_grad, enable_double_backprop, loss_scale)
+    if not retain_grad:
+        y.grad_var = None
+
+
+def _run(starts: list[tuple[Variable, Variable]], retain_grad: bool, enable_double_backprop: bool,
+         loss_scale: float | None) -> None:  # fmt: skip
     if _tape.current.tape is not None:
         _tape.current.tape.note("backward() inside stores gradients, which replays cannot repeat; use kusari.grad(), "
                                 "or call it outside the static function")
-    everything = enable_double_backprop or _watched()
-    if Cut.ever or Given.ever or everything or retain_grad:
-        expand(outputs, None if everything or retain_grad else (), everything, {y.node for y in outputs})
+    if Whole.ever:
+        everything = enable_double_backprop or _watched()
+        if Cut.ever or Given.ever or everything or retain_grad:
+            outputs = [y for y, _ in starts]
+            expand(outputs, None if everything or retain_grad else (), everything, {y.node for y in outputs})
     with ConfigScope("enable_backprop", enable_double_backprop, config):
         run = Backward(enable_double_backprop, retain_grad)
-        for index, y in enumerate(outputs):
-            given = None if grad_outputs is None else grad_outputs[index]
-            gy = y.grad_var if given is None else given
-            if gy is None:
-                if y._array is None or y._array.size != 1:
-                    continue
-                gy = output_variable(_ones_like(y._array, loss_scale), True)
-            if y.node in run.grads and (given is None or y.creator_node is None):
-                if y.creator_node is not None:
-                    warnings.warn("an output is named twice; its gradient counts once", RuntimeWarning, stacklevel=3)
-                continue
+        for y, gy in starts:
             run.start(y.node, gy)
-            if y.creator_node is None:
-                y.grad_var = gy
-        if not run.grads and any([y.creator_node is not None for y in outputs]):
-            shapes = ", ".join(str(y.shape) for y in outputs)
-            raise GradientError("backward has no gradient to start from: expected a variable of one element, got shape "
-                                f"{shapes} without a gradient. Reduce it, for example with kusari.functions.sum, or "
-                                "set its grad first, for example y.grad = numpy.ones_like(y.array).")
         run.functions()
         run.finish_leaves(loss_scale)
-        for y in outputs:
-            if y.creator_node is None:
-                continue
-            if not retain_grad:
-                y.grad_var = None
 
 
 def grad(
@@ -219,10 +232,12 @@ class Backward:
         self._seen: set[FunctionNode] = set()
 
     def start(self, node: VariableNode, gradient: Variable) -> None:
-        """Give an output its gradient."""
-        self._add(node, plain(gradient))
-        if node.creator_node is not None:
+        """Give an output its gradient; one that no function made adds it to the one it has."""
+        if node.creator_node is None:
+            self._load_leaf(node)
+        else:
             self._push(node.creator_node)
+        self._add(node, plain(gradient))
 
     def _push(self, function: FunctionNode) -> None:
         if function not in self._seen:

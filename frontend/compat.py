@@ -36,12 +36,10 @@ from . import compat_numpy, compat_six, environment, errors
 from .backends.chainerx import is_chainerx_array
 from .compat_classes import ATTRIBUTES
 from .compat_modules import GatheredModules, serve, withdraw
+from .runtime_info import API_VERSION
 from .variable import Variable
 
 __all__ = ["API_VERSION", "install", "installed", "uninstall"]
-
-API_VERSION = "7.8.1"
-"""The version of Chainer whose API this is: what ``chainer.__version__`` says."""
 
 # The longest matching name wins.
 _NAMES = {

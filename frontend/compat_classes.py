@@ -23,7 +23,7 @@ from .variable_node import VariableNode
 __all__ = ["ATTRIBUTES", "find", "node_of"]
 
 # Attributes that code written for Chainer knows by another name: (class, its name there, its name here).
-ATTRIBUTES = ((VariableNode, "_rank", "rank"),)
+ATTRIBUTES = ((VariableNode, "_rank", "rank"), (VariableNode, "_requires_grad", "requires_grad"))
 
 
 class _Known(type):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.abc
+import importlib.util
 import pkgutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -42,7 +43,7 @@ def _sources(module: str) -> Iterator[ModuleType]:
 
 def _gathered(module: str, name: str) -> Any:
     """The value of a name in a module of Chainer's."""
-    if f"{module}.{name}" in _NAMES:
+    if f"{module}.{name}" in _NAMES or f"{module}.{name}" in _OPTIONAL:
         return _elsewhere(module, name)
     if not name.startswith("__"):
         for source in _sources(module):
@@ -63,6 +64,8 @@ def _submodule(package: str, name: str) -> Any:
 
 def _elsewhere(module: str, name: str) -> Any:
     """A name of Chainer's in a module that is otherwise ours."""
+    if f"{module}.{name}" in _OPTIONAL:
+        return importlib.util.find_spec(_OPTIONAL[f"{module}.{name}"]) is not None
     if f"{module}.{name}" not in _NAMES:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     package, here = _NAMES[f"{module}.{name}"]
@@ -70,12 +73,20 @@ def _elsewhere(module: str, name: str) -> Any:
 
 
 _served: list[ModuleType] = []
+_newest: dict[str, tuple[int, str]] = {}  # how many modules there were when a package was served, and the last of them
 
 
 def serve(package: ModuleType) -> None:
     """Let modules in the folders of one of Kusari's packages, and those of the tables, have Chainer's names, too."""
+    state = len(sys.modules), next(reversed(sys.modules))
+    if _newest.get(package.__name__) == state:  # names of modules are asked for in every call of a model
+        return
+    _newest[package.__name__] = state
     name, _, last = package.__name__.partition(".")
     inside = f"{package.__name__}." if name == "kusari" and last in _FOLDED else None
+    if name == "kusari" and last in _FLAT and "__getattr__" not in vars(package):
+        vars(package)["__getattr__"] = functools.partial(_submodule, package.__name__)
+        _served.append(package)
     for key, module in list(sys.modules.items()):
         folded = key in _RENAMED.values() or inside is not None and key.startswith(inside)
         if (folded or key in _EXTENDED) and "__getattr__" not in vars(module):
@@ -86,6 +97,7 @@ def serve(package: ModuleType) -> None:
 
 def withdraw() -> None:
     """Undo `serve`."""
+    _newest.clear()
     while _served:
         vars(_served.pop()).pop("__getattr__", None)
 
@@ -94,15 +106,21 @@ def withdraw() -> None:
 _NAMES = {
     "kusari.backends._cpu._to_cpu": ("kusari.backends.cuda", "to_cpu"),
     "kusari.dataset.convert.concat_examples_func": ("kusari.dataset.convert", "concat_examples"),
+    "kusari._runtime_info._get_runtime_info": ("kusari.runtime_info", "runtime_info"),
     "kusari.function_node.grad": ("kusari.backprop", "grad"),
     **{f"kusari.functions.math.basic_math.{theirs}": ("operator", ours) for theirs, ours in (
         ("div", "truediv"), ("mul", "mul"), ("neg", "neg"), ("pow", "pow"), ("sub", "sub"))},
     "kusari.gradient_check.assert_allclose": ("kusari.testing", "assert_allclose"),
-    "kusari.utils.type_check.BinaryOperator": ("kusari.utils.expressions", "Binary"),
-    "kusari.utils.type_check.BoolBinaryOperator": ("kusari.utils.expressions", "Comparison"),
-    "kusari.utils.type_check.UnaryOperator": ("kusari.utils.expressions", "Unary"),
 }
-_EXTENDED = {name.rpartition(".")[0] for name in _NAMES}
+# Whether a package is installed that a module needs: tests ask these names.
+_OPTIONAL = {
+    "kusari.datasets.image_dataset.available": "PIL",
+    **{f"kusari.links.model.vision.{name}.available": "PIL" for name in ("googlenet", "resnet", "vgg")},
+    "kusari.serializers.hdf5._available": "h5py",
+    **{f"kusari.training.extensions.{name}._available": "matplotlib" for name in (
+        "plot_report", "variable_statistics_plot")},
+}
+_EXTENDED = {name.rpartition(".")[0] for name in (*_NAMES, *_OPTIONAL)}
 # Modules of Chainer's that are called otherwise here.
 _RENAMED = {
     "kusari._backend": "kusari.device",

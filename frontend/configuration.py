@@ -187,6 +187,7 @@ def _defaults() -> GlobalConfig:
     found.lazy_grad_sum = environment.flag("LAZY_GRAD_SUM")
     found.train = True
     found.type_check = environment.flag("TYPE_CHECK", True)
+    found._will_recompute = False  # Chainer's name: the call is made again in backward, with in_recomputing
     found.use_cudnn = environment.choice("USE_CUDNN", "auto", ("always", "auto", "never"))
     found.use_cudnn_tensor_core = environment.choice("USE_CUDNN_TENSOR_CORE", "auto", ("always", "auto", "never"))
     found.use_ideep = environment.choice("USE_IDEEP", "never", ("always", "auto", "never"))

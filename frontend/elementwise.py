@@ -296,6 +296,30 @@ class ElementwiseFunction:
         return self.__name__
 
 
+class HalfWidened(ElementwiseFunction):
+    """An elementwise function of one input that is computed in float32 where that is float16.
+
+    Its formula has many steps, or cancels: rounded to float16 at each, the result would be several digits short.
+    """
+
+    def __init__(self, fn: Callable[..., Any], label: str, onnx: Any, kind: str | None) -> None:
+        super().__init__(fn, label, onnx, kind)
+        self._half = ElementwiseFunction(lambda xp, x: fn(xp, x.astype("float32")).astype("float16"), label, onnx, kind)
+
+    def gradient(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        self._half.gradient(lambda xp, *values: tuple(
+            [g.astype("float16") for g in rule(xp, *[v.astype("float32") for v in values])]))
+        return super().gradient(rule)
+
+    def __call__(self, *xs: Any, **attrs: Any) -> Any:
+        if len(xs) == 1 and getattr(xs[0], "dtype", None) == np.float16:
+            return self._half(*xs, **attrs)
+        return super().__call__(*xs, **attrs)
+
+    def of(self, b: Any, *xs: Any) -> Any:
+        return self._half.of(b, *xs) if xs[0].tensor.dtype == np.float16 else super().of(b, *xs)
+
+
 _NO_LITERALS = [(None,) * n for n in range(16)]
 _PLAIN = frozenset({bool, int, float})
 
@@ -310,18 +334,19 @@ def literal_of(x: Any) -> Any:
     return int.__int__(x) if isinstance(x, int) else float.__float__(x) if isinstance(x, float) else None
 
 
-def elementwise(label: str, onnx: Any = None,
-                kind: str | None = None) -> Callable[[Callable[..., Any]], ElementwiseFunction]:
+def elementwise(label: str, onnx: Any = None, kind: str | None = None,
+                half: bool = True) -> Callable[[Callable[..., Any]], ElementwiseFunction]:
     """Make a function of arrays elementwise over Variables.
 
     The decorated ``fn(xp, *inputs, **attrs)`` computes with ``xp`` (NumPy, CuPy, or ``SCALAR`` to build its tree);
     parameters with defaults are static attributes, scalars. Inputs broadcast; Python scalars become literals.
     ``onnx`` is an operator's name or ``callable(g, *inputs, **attrs)``; without it the tree is exported.
     With ``kind="f"`` the inputs must be floating, of one dtype and broadcast together, with ``kind=""`` only the
-    latter two, with ``kind="f="`` of one shape; otherwise NumPy decides.
+    latter two, with ``kind="f="`` of one shape; otherwise NumPy decides. Without ``half`` the steps of a function of
+    one input are not rounded to float16.
     """
     def decorate(fn: Callable[..., Any]) -> ElementwiseFunction:
-        return ElementwiseFunction(fn, label, onnx, kind)
+        return (ElementwiseFunction if half else HalfWidened)(fn, label, onnx, kind)
     return decorate
 
 

@@ -6,7 +6,9 @@ layers of their own: `kusari.runtime.frame.LARGE` of large frames, and ``StandIn
 """
 from __future__ import annotations
 
-__all__ = ["Arrays", "Attributes", "Cut", "Exposed", "Given", "Modules", "Scaled", "Shared", "Structure", "Version"]
+__all__ = [
+    "Arrays", "Attributes", "Cut", "Exposed", "Given", "Modules", "Scaled", "Shared", "Structure", "Version", "Whole",
+]  # fmt: skip
 
 
 class Version:
@@ -55,3 +57,7 @@ class Exposed(Flag):
 
 class Given(Flag):
     """Whether a Variable that a function has made was ever given a gradient by the user."""
+
+
+class Whole(Flag):
+    """Whether there may be nodes that stand for whole graphs: set where the module of their class is imported."""

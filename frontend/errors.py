@@ -6,7 +6,7 @@ KusariError
 ├── ArgumentError                (ValueError, AssertionError)  arguments of a link do not fit each other
 ├── ArrayTypeError               (TypeError)       something that is not an array was given as one
 ├── GradientError                (ValueError)      a gradient does not fit the variable it belongs to
-├── GradientTypeError            (TypeError)       … its data type or array type does not
+├── GradientTypeError            (TypeError, ValueError)  … its data type or array type does not
 ├── NaNError                     (RuntimeError)    debug mode found a NaN
 ├── UninitializedParameterError  (AttributeError)  a parameter was read before its shape was known
 ├── DeviceError                  (RuntimeError)    the device asked for is not available
@@ -80,7 +80,7 @@ class GradientError(KusariError, ValueError):
     """A gradient has another shape than its variable, or `backward` returned the wrong number of gradients."""
 
 
-class GradientTypeError(KusariError, TypeError):
+class GradientTypeError(KusariError, TypeError, ValueError):
     """A gradient has another data type or array type than its variable."""
 
 

@@ -13,7 +13,7 @@ from .backends import cuda
 from .backends.chainerx import is_chainerx_array
 from .callsite import user_location
 from .configuration import config
-from .errors import ArrayTypeError, NaNError, UninitializedParameterError, explain_index
+from .errors import ArrayTypeError, GradientTypeError, NaNError, UninitializedParameterError, explain_index
 from .function_hook import FunctionHook
 from .utils import type_check
 from .utils.arrays import AS_ARRAY, is_array
@@ -167,7 +167,9 @@ class FunctionNode:
         if debug:
             self.stack = traceback.extract_stack()[:-1]
         kind = None if _tape.following is None or tape is not None else _tape.following(self, inputs, arrays)
-        if kind is None and config.type_check and self._checks_types():
+        if kind is None and config.type_check and (
+                type(self).check_type_forward is not FunctionNode.check_type_forward or (
+                    "check_type_forward" in self.__dict__)):
             type_check.check(self, arrays, user_location)
         hooks = self._active_hooks() if _tape.current.function_hooks or self._local_function_hooks else ()
         for hook in hooks:
@@ -209,10 +211,6 @@ class FunctionNode:
         if tape is not None:
             tape.after(template, self, inputs, variables)  # pyright: ignore[reportPossiblyUnboundVariable]
         return variables
-
-    def _checks_types(self) -> bool:
-        return type(self).check_type_forward is not FunctionNode.check_type_forward or (
-            "check_type_forward" in self.__dict__)
 
     def _connect(self, inputs: tuple[Any, ...], arrays: tuple[Any, ...], outputs: tuple[Variable, ...]) -> None:
         """Make this node part of the graph; retained arrays are what its nodes hold on to."""
@@ -456,7 +454,7 @@ class FunctionNode:
 
 def plain(variable: Variable) -> Variable:
     """Return a Variable of a ChainerX array as one of the array behind it, and any other as it is."""
-    if not is_chainerx_array(variable._array):
+    if type(variable._array) is _ndarray or not is_chainerx_array(variable._array):
         return variable
     from .chainerx.variables import carrier_of
     return carrier_of(variable)
@@ -483,7 +481,8 @@ def select_gradients(function: FunctionNode, targets: tuple[int, ...], gxs: Any)
     """Return one gradient per target out of what `FunctionNode.backward` returned; raises where that is malformed."""
     if type(gxs) is not tuple:
         if not isinstance(gxs, list):
-            raise TypeError(f"backward of {function.label} must return a tuple of variables, not {type(gxs).__name__}.")
+            raise GradientTypeError(f"type of gradients returned from backward is incorrect: {function.label} must "
+                                    f"return a tuple of variables, not {type(gxs).__name__}.")
         gxs = tuple(gxs)
     if len(gxs) == len(targets):
         return gxs

@@ -233,7 +233,7 @@ def _check_direction(
             v.array = moved.astype(center.dtype if dtype is None else dtype)
         # Fresh variables: the graph of the first call must not be touched.
         fresh = [None if v is None else Variable(v.array, requires_grad=v.requires_grad) for v in variables]
-        with using_config("enable_backprop", _is_recomputing_gradients(func)), using_config("type_check", False):
+        with using_config("type_check", False):
             return tuple([as_array(y) for y in _tuple(func(*fresh))])
 
     try:
@@ -258,11 +258,6 @@ def _copied(x: Any) -> Any:
     """Return a copy of an array that is contiguous if the array is, so that functions are tried on such inputs."""
     flags = getattr(x, "flags", None)
     return x.copy() if flags is None or flags.c_contiguous or not x.ndim else x.repeat(2, axis=-1)[..., ::2]
-
-
-def _is_recomputing_gradients(func: Any) -> bool:
-    """Whether `func` itself runs a backward computation, and so needs its graph."""
-    return getattr(func, "needs_graph", False)
 
 
 def _output_gradients(ys: tuple[Any, ...], y_grad: Any) -> list[Any]:
@@ -290,8 +285,6 @@ def _output_gradients(ys: tuple[Any, ...], y_grad: Any) -> list[Any]:
 
 class _FirstOrder:
     """The gradients of a function as a function of its inputs and of the gradients of its outputs."""
-
-    needs_graph = True
 
     def __init__(self, func: Callable[..., Any], params: tuple[Any, ...], skip: list[bool], count: int) -> None:
         self.func = func
@@ -368,7 +361,6 @@ def check_double_backward(
             link = term if link is None else link + cast(term, link.dtype)
         return found if link is None else tuple([_add_zero(g, link) for g in found])
 
-    complete.needs_graph = True  # type: ignore[attr-defined]
     try:
         check_backward(
             complete, (*xs, *gys), tuple(ggs), params, eps, atol, rtol, grads, dtype, detect_nondifferentiable

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Any
 
-from .epochs import Cut, Given
+from .epochs import Cut, Given, Whole
 from .function_node import FunctionNode
 from .variable import Variable
 from .variable_node import VariableNode
@@ -27,6 +27,8 @@ def expand(outputs: Sequence[Variable], within: Sequence[Variable] | None = None
     one may depend on another: any, or the makers of Variables in ``within``. Nodes of which results were cut off are
     always among them, and in a pass from ``starts`` nodes with a result that a user gave a gradient.
     """
+    if not Whole.ever:
+        return
     own = None if within is None or everything else {x.creator_node for x in within}
     given = Given.ever and starts is not None
     if own is not None and not Cut.ever and not given and not any(

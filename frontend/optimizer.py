@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kusari.ir import SCALAR, Symbol
@@ -14,6 +14,7 @@ from . import tape as _tape
 from .configuration import config
 from .hyperparameter import Hyperparameter, HyperparameterProxy
 from .link import Link
+from .link.namespace import namespace_of
 from .link.walk import all_params
 from .update_rule import Hooks, UpdateRule
 
@@ -31,6 +32,16 @@ def __getattr__(name: str) -> Any:
     warnings.warn(f"chainer.optimizer.{name} is deprecated from v4. Use chainer.optimizer_hooks.{name} instead.",
                   DeprecationWarning, stacklevel=2)
     return getattr(optimizer_hooks, name)
+
+
+def _unregistered(link: Link) -> str:
+    """Return the name of an attribute of a link that is or contains a link, and no child; empty without one."""
+    children = {id(child) for child in link.children()}
+    for name, value in namespace_of(link).items():
+        found = value if isinstance(value, (list, tuple)) else (value,)
+        if any(isinstance(x, Link) and id(x) not in children for x in found):
+            return f"self.{name}"
+    return ""
 
 
 class Optimizer:
@@ -63,6 +74,9 @@ class Optimizer:
         """
         if not isinstance(link, Link):
             raise TypeError(f"optimization target must be a link, but is of {type(link)}")
+        if not all_params(link) and (lost := _unregistered(link)):
+            warnings.warn(f"{type(link).__name__} has no parameters to update: {lost} was not assigned inside "
+                          "init_scope(), so that it is neither trained nor saved", stacklevel=2)
         self.target = link
         self.t = 0
         self.epoch = 0
@@ -226,7 +240,15 @@ class GradientMethod(Optimizer):
         raise NotImplementedError(f"{type(self).__name__} must override create_update_rule()")
 
     def setup(self, link: Link) -> Any:
-        """Set the target and give each of its parameters an update rule; returns the optimizer."""
+        """Set the target and give each of its parameters an update rule; returns the optimizer.
+
+        Raises:
+            TypeError: ``link`` is not a link, or a hyperparameter is a link or an iterator.
+        """
+        for name, value in self.hyperparam.get_dict().items():
+            if isinstance(value, (Link, Iterator)):
+                raise TypeError(f"the hyperparameter {name!r} of {type(self).__name__} is of {type(value)}: a model is "
+                                "given to setup(), which finds its parameters")
         super().setup(link)
         self.__dict__.pop("_steps", None)  # those of another link would keep it alive
         for param in link.params():

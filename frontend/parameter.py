@@ -86,10 +86,16 @@ class Parameter(Variable):
 
     @property
     def dtype(self) -> Any:
-        """The data type of the array, or the one it will have."""
+        """The data type of the array, or the one it will have.
+
+        Raises:
+            RuntimeError: The parameter is not initialized, and its initializer has no attribute ``dtype``.
+        """
         if self._array is not None:
             return self._array.dtype
-        return get_dtype(getattr(self.initializer, "dtype", None))
+        if not hasattr(self.initializer, "dtype"):
+            raise RuntimeError("Parameter has no dtype yet: it is not initialized, and its initializer names none.")
+        return get_dtype(self.initializer.dtype)
 
     def _uninitialized(self, what: str) -> UninitializedParameterError:
         name = "" if self._name is None else f" {self._name!r}"
@@ -145,8 +151,9 @@ class Parameter(Variable):
     @property
     def device(self) -> backend.Device:
         """The device the array is on, or will be."""
-        if self._array is None and self._initial_device is not None:
-            return self._initial_device
+        chosen = self._initial_device
+        if chosen is not None and (self._array is None or chosen.is_array_supported(self._array)):
+            return chosen
         return backend.get_device_from_array(self._array)
 
     def cleargrad(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import linecache
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -60,7 +62,7 @@ class Sequential(ChainList):
     def __str__(self) -> str:
         if not self._layers:
             return "Sequential()"
-        return f"{type(self).__name__}(\n{indented((str(i), str(layer)) for i, layer in enumerate(self._layers))})"
+        return f"{type(self).__name__}(\n{indented((str(i), _shown(layer)) for i, layer in enumerate(self._layers))})"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         if any(getattr(layer, "__name__", "") == "<lambda>" for layer in self._layers):
@@ -225,6 +227,20 @@ class Sequential(ChainList):
 def _check_callable(layer: Any) -> None:
     if not callable(layer):
         raise ValueError(f"All elements of the argument should be callable. But given {layer!r} is not callable.")
+
+
+def _shown(layer: Any) -> str:
+    """Write a layer; a lambda as it stands in its file, where that is there and has one in the line."""
+    if getattr(layer, "__name__", None) != "<lambda>":
+        return str(layer)
+    lines = linecache.getlines(layer.__code__.co_filename)
+    try:
+        found = [node for node in ast.walk(ast.parse("".join(lines)))
+                 if isinstance(node, ast.Lambda) and node.lineno == layer.__code__.co_firstlineno]
+    except SyntaxError:
+        found = []
+    text = ast.get_source_segment("".join(lines), found[0]) if len(found) == 1 else None
+    return text or str(layer)
 
 
 def _type_name(layer: Any) -> str:

@@ -130,7 +130,7 @@ class UpdateRule:
         if not self.enabled:
             return
         self.t += 1
-        if self._use_fp32_update and param.dtype == np.float16:
+        if self._use_fp32_update and param.is_initialized and param.dtype == np.float16:
             self._update_in_fp32(param)
         else:
             self._update(param)
@@ -147,9 +147,6 @@ class UpdateRule:
             hook(self, param)
 
     def _update_in_fp32(self, param: Parameter) -> None:
-        if not param.is_initialized:
-            self._update(param)
-            return
         array, master = param.data, self._fp32_of(param)
         if isinstance(array, np.ndarray) and (master.data.astype(array.dtype) != array).any():
             # Other code (a snapshot, say) has changed the parameter since the last update.

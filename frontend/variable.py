@@ -383,10 +383,9 @@ class Variable(VariableText, VariableDevices, Operators):
         plain = not (retain_grad or enable_double_backprop or loss_scale or tape.own_hooks() or config.debug)
         if plain and function is not None and function.backward_from is not None and function.backward_from(self):
             return
-        from .backprop import backward
+        from .backprop import backward_of
 
-        backward([self], None, retain_grad=retain_grad, enable_double_backprop=enable_double_backprop,
-                 loss_scale=loss_scale)  # fmt: skip
+        backward_of(self, retain_grad, enable_double_backprop, loss_scale)
 
     # Shapes
 

@@ -29,6 +29,9 @@ class _FunctionConverter(Converter):
         device = None if device is None else backend.get_device(device)
         return self._function(batch, device, *args, **kwargs)
 
+    def __reduce__(self) -> str:  # the name, as of functions: what it stands for there is the converter
+        return self._function.__qualname__
+
 
 def converter() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator that makes a converter of a function ``f(batch, device)``.

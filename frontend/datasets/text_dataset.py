@@ -94,9 +94,7 @@ class TextDataset(DatasetMixin):
         return lines[0] if len(lines) == 1 else tuple(lines)
 
     def close(self) -> None:
-        """Close the files; they are opened again when another line is asked for."""
+        """Close the files; lines cannot be read any more."""
         with self._lock:
-            if self._open is not None and self._open[0] == os.getpid():
-                for file in self._open[1]:
-                    file.close()
-            self._open = None
+            for file in self._files():
+                file.close()

@@ -166,6 +166,7 @@ def _test(test: Callable[..., Any], config: BackendConfig, argument: str) -> Cal
         return test(self, *args, **{**kwargs, argument: config})
 
     run.__name__, run.__doc__ = test.__name__, test.__doc__
+    vars(run).update(vars(test))  # marks of pytest
     shown = inspect.signature(test)
     given: Any = shown.replace(parameters=[p for p in shown.parameters.values() if p.name != argument])
     run.__signature__ = given  # type: ignore[attr-defined]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..utils.argument import assert_kwargs_empty, check_unexpected_kwargs
+
 PRIORITY_WRITER = 300
 PRIORITY_EDITOR = 200
 PRIORITY_READER = 100
@@ -54,6 +56,7 @@ def make_extension(
     finalizer: Callable[[], Any] | None = None,
     initializer: Callable[[Any], Any] | None = None,
     on_error: Callable[..., Any] | None = None,
+    **kwargs: Any,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator that gives a function ``f(trainer)`` the attributes of an extension.
 
@@ -64,6 +67,7 @@ def make_extension(
         finalizer: function without arguments, called at the end of the loop.
         initializer: function of the trainer, called before the loop.
         on_error: function of the trainer, the exception and its traceback, called after an error.
+        kwargs: none; ``invoke_before_training`` of old programs raises ValueError.
 
     Example:
         >>> from kusari import training
@@ -73,6 +77,9 @@ def make_extension(
         >>> lr_drop.trigger, lr_drop.default_name, lr_drop.priority
         ((10, 'epoch'), 'lr_drop', 100)
     """
+    check_unexpected_kwargs(kwargs, invoke_before_training="invoke_before_training is not supported anymore. Use "
+                            "initializer, or call_before_training of Trainer.extend")
+    assert_kwargs_empty(kwargs)
 
     def decorate(function: Any) -> Any:
         function.trigger = Extension.trigger if trigger is None else trigger

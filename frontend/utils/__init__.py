@@ -1,7 +1,5 @@
 """Utilities that Chainer's users know by these names."""
 import contextlib
-import shutil
-import tempfile
 from collections import abc as collections_abc
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +16,9 @@ from .walker_alias import WalkerAlias
 @contextlib.contextmanager
 def tempdir(**kwargs: Any) -> Iterator[str]:
     """Context with a folder that is removed in the end; for the arguments see ``tempfile.mkdtemp``."""
+    import shutil  # these two bring compressors along, which nothing else here needs
+    import tempfile
+
     folder = tempfile.mkdtemp(**kwargs)
     try:
         yield folder

@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import InvalidType
 
 # How tightly each way of writing binds; an operand that binds less tightly gets parentheses.
-_COMPARISON, _OR, _XOR, _AND, _SHIFT, _SUM, _PRODUCT, _SIGN, _POWER, _ATOM = range(10)
+_COMPARISON, _OR, _XOR, _AND, _SHIFT, _SUM, _PRODUCT, _SIGN, _POWER, _ATOM = range(-1, 9)
 
 
 class TypeInfo:
@@ -43,16 +43,17 @@ def eval(exp: Any) -> Any:
 
 
 def _show(value: Any) -> str:
-    """Write a value the way messages show it: strings bare, tuples element by element."""
-    if isinstance(value, tuple):
-        return f"({', '.join(map(_show, value))}{',' * (len(value) == 1)})"
-    return str(value)
+    """Write a value the way messages show it: strings bare, lists and tuples element by element."""
+    if not isinstance(value, (list, tuple)):
+        return str(value)
+    shown = ", ".join([repr(item) if isinstance(item, str) else _show(item) for item in value])
+    return f"[{shown}]" if isinstance(value, list) else f"({shown}{',' * (len(value) == 1)})"
 
 
 class Expr:
     """A lazily evaluated expression: attributes, items, calls, arithmetic and comparisons make further ones."""
 
-    precedence = _ATOM
+    priority = _ATOM
 
     def eval(self) -> Any:
         """Return the value of this expression."""
@@ -81,15 +82,15 @@ class Expr:
     __hash__ = None  # type: ignore[assignment]
 
     # fmt: off
-    def __eq__(self, other: Any) -> Any: return Comparison("==", self, other)
-    def __ne__(self, other: Any) -> Any: return Comparison("!=", self, other)
-    def __lt__(self, other: Any) -> Expr: return Comparison("<", self, other)
-    def __le__(self, other: Any) -> Expr: return Comparison("<=", self, other)
-    def __gt__(self, other: Any) -> Expr: return Comparison(">", self, other)
-    def __ge__(self, other: Any) -> Expr: return Comparison(">=", self, other)
-    def __neg__(self) -> Expr: return Unary("-", self)
-    def __pos__(self) -> Expr: return Unary("+", self)
-    def __invert__(self) -> Expr: return Unary("~", self)
+    def __eq__(self, other: Any) -> Any: return BoolBinaryOperator(self, other, "==", "!=", operator.eq)
+    def __ne__(self, other: Any) -> Any: return BoolBinaryOperator(self, other, "!=", "==", operator.ne)
+    def __lt__(self, other: Any) -> Expr: return BoolBinaryOperator(self, other, "<", ">=", operator.lt)
+    def __le__(self, other: Any) -> Expr: return BoolBinaryOperator(self, other, "<=", ">", operator.le)
+    def __gt__(self, other: Any) -> Expr: return BoolBinaryOperator(self, other, ">", "<=", operator.gt)
+    def __ge__(self, other: Any) -> Expr: return BoolBinaryOperator(self, other, ">=", "<", operator.ge)
+    def __neg__(self) -> Expr: return UnaryOperator(_SIGN, self, "-", operator.neg)
+    def __pos__(self) -> Expr: return UnaryOperator(_SIGN, self, "+", operator.pos)
+    def __invert__(self) -> Expr: return UnaryOperator(_SIGN, self, "~", operator.invert)
     # fmt: on
 
 
@@ -138,22 +139,23 @@ def _wrap(value: Any) -> Expr:
     return value if isinstance(value, Expr) else Constant(value)
 
 
-def _operand(expression: Expr, precedence: int) -> str:
-    return str(expression) if expression.precedence >= precedence else f"({expression})"
+def _operand(expression: Expr, priority: int) -> str:
+    return str(expression) if expression.priority >= priority else f"({expression})"
 
 
 class GetAttr(Expr):
-    """An attribute of an expression."""
+    """An attribute of an expression; its name may be an expression as well."""
 
-    def __init__(self, obj: Expr, name: str) -> None:
+    def __init__(self, obj: Expr, name: Any) -> None:
         self.of = obj
         self.attribute = name  # the attribute ``name`` of an expression is one more expression
 
     def __str__(self) -> str:
-        return f"{_operand(self.of, _ATOM)}.{self.attribute}"
+        name = self.attribute.value if isinstance(self.attribute, Constant) else self.attribute
+        return f"{_operand(self.of, _ATOM)}.{name}" if isinstance(name, str) else f"getattr({self.of}, {_show(name)})"
 
     def eval(self) -> Any:
-        return getattr(self.of.eval(), self.attribute)
+        return getattr(self.of.eval(), eval(self.attribute))
 
 
 def _subscript(index: Any) -> str:
@@ -162,7 +164,7 @@ def _subscript(index: Any) -> str:
         return text if index.step is None else f"{text}:{index.step}"
     if isinstance(index, tuple):
         return ", ".join(map(_subscript, index))
-    return str(index)
+    return "..." if index is ... else repr(index) if isinstance(index, str) else _show(index)
 
 
 class GetItem(Expr):
@@ -193,48 +195,48 @@ class Call(Expr):
         return self.obj.eval()(*map(eval, self.args))
 
 
-class Unary(Expr):
+class UnaryOperator(Expr):
     """A sign or an inversion."""
 
-    precedence = _SIGN
-    functions: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
-
-    def __init__(self, sign: str, of: Expr) -> None:
-        self.sign = sign
-        self.of = of
+    def __init__(self, priority: int, term: Expr, exp: str, func: Callable[[Any], Any]) -> None:
+        self.priority = priority
+        self.term = term
+        self.exp = exp
+        self.func = func
 
     def __str__(self) -> str:
-        return f"{self.sign}{_operand(self.of, _SIGN)}"
+        return f"{self.exp}{_operand(self.term, self.priority)}"
 
     def eval(self) -> Any:
-        return self.functions[self.sign](self.of.eval())
+        return self.func(self.term.eval())
 
 
-class Binary(Expr):
+class BinaryOperator(Expr):
     """An arithmetic or bitwise operation."""
 
-    def __init__(self, symbol: str, function: Callable[[Any, Any], Any], precedence: int, lhs: Any, rhs: Any) -> None:
-        self.symbol = symbol
-        self.function = function
-        self.precedence = precedence
+    def __init__(self, priority: int, lhs: Any, rhs: Any, exp: str, func: Callable[[Any, Any], Any],
+                 right_associative: bool = False) -> None:  # fmt: skip
+        self.priority = priority
         self.lhs = _wrap(lhs)
         self.rhs = _wrap(rhs)
+        self.exp = exp
+        self.func = func
+        self.right_associative = right_associative
 
     def __str__(self) -> str:
-        # `**` groups to the right, everything else to the left.
-        right = self.precedence == _POWER
-        left_text = _operand(self.lhs, self.precedence + right)
-        right_text = _operand(self.rhs, self.precedence + (not right))
-        return f"{left_text} {self.symbol} {right_text}"
+        left_text = _operand(self.lhs, self.priority + self.right_associative)
+        right_text = _operand(self.rhs, self.priority + (not self.right_associative))
+        return f"{left_text} {self.exp} {right_text}"
 
     def eval(self) -> Any:
-        return self.function(self.lhs.eval(), self.rhs.eval())
+        return self.func(self.lhs.eval(), self.rhs.eval())
 
 
-def _install(symbol: str, name: str, precedence: int) -> None:
+def _install(symbol: str, name: str, priority: int) -> None:
     function = getattr(operator, f"__{name}__")
-    setattr(Expr, f"__{name}__", lambda self, other: Binary(symbol, function, precedence, self, other))
-    setattr(Expr, f"__r{name}__", lambda self, other: Binary(symbol, function, precedence, other, self))
+    right = priority == _POWER  # `**` groups to the right, everything else to the left
+    setattr(Expr, f"__{name}__", lambda self, other: BinaryOperator(priority, self, other, symbol, function, right))
+    setattr(Expr, f"__r{name}__", lambda self, other: BinaryOperator(priority, other, self, symbol, function, right))
 
 
 for _row in (
@@ -253,28 +255,25 @@ class Testable(Expr):
         raise NotImplementedError
 
 
-class Comparison(Testable):
-    """A comparison of two expressions."""
+class BoolBinaryOperator(Testable):
+    """A comparison of two expressions; `inv` is the sign of its opposite, for messages."""
 
-    precedence = _COMPARISON
-    functions: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
-        "==": (operator.eq, "!="), "!=": (operator.ne, "=="), "<": (operator.lt, ">="),
-        "<=": (operator.le, ">"), ">": (operator.gt, "<="), ">=": (operator.ge, "<"),
-    }  # fmt: skip
+    priority = _COMPARISON
 
-    def __init__(self, symbol: str, lhs: Any, rhs: Any) -> None:
-        self.symbol = symbol
+    def __init__(self, lhs: Any, rhs: Any, exp: str, inv: str, func: Callable[[Any, Any], Any]) -> None:
         self.lhs = _wrap(lhs)
         self.rhs = _wrap(rhs)
+        self.exp = exp
+        self.inv = inv
+        self.func = func
 
     def __str__(self) -> str:
-        return f"{_operand(self.lhs, _OR)} {self.symbol} {_operand(self.rhs, _OR)}"
+        return f"{_operand(self.lhs, _OR)} {self.exp} {_operand(self.rhs, _OR)}"
 
     def eval(self) -> bool:
-        return bool(self.functions[self.symbol][0](self.lhs.eval(), self.rhs.eval()))
+        return bool(self.func(self.lhs.eval(), self.rhs.eval()))
 
     def expect(self) -> None:
-        function, opposite = self.functions[self.symbol]
         lhs, rhs = self.lhs.eval(), self.rhs.eval()
-        if not function(lhs, rhs):
-            raise InvalidType(str(self), f"{_show(lhs)} {opposite} {_show(rhs)}")
+        if not self.func(lhs, rhs):
+            raise InvalidType(str(self), f"{_show(lhs)} {self.inv} {_show(rhs)}")

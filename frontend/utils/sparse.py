@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..variable import Variable
 __all__ = ["CooMatrix", "get_order", "to_coo"]
 
 
+@dataclasses.dataclass(init=False, eq=False, repr=False)  # so that its arrays are arguments of static functions
 class CooMatrix:
     """A sparse matrix, or a batch of them: elements with their rows and columns.
 
@@ -30,6 +32,12 @@ class CooMatrix:
         ValueError: The shapes do not fit.
     """
 
+    data: Variable
+    row: Any
+    col: Any
+    shape: tuple[int, int]
+    order: str
+
     def __init__(self, data: Any, row: Any, col: Any, shape: tuple[int, int], order: str | None = None,
                  requires_grad: bool = False) -> None:
         if data.ndim not in (1, 2) or not data.shape == row.shape == col.shape:
@@ -37,7 +45,7 @@ class CooMatrix:
                              f"got {data.shape}, {row.shape} and {col.shape}")
         if len(shape) != 2:
             raise ValueError(f"shape must be that of one matrix, got {shape}")
-        self.data = Variable(data, requires_grad=requires_grad)
+        self.data = data if isinstance(data, Variable) else Variable(data, requires_grad=requires_grad)
         self.row = row
         self.col = col
         self.shape = (int(shape[0]), int(shape[1]))

@@ -13,12 +13,26 @@ import numpy
 
 from ..backends import cuda
 from ..errors import InvalidType
-from .expressions import Atom, Call, Constant, Expr, GetAttr, GetItem, Testable, TypeInfo, Variable, eval
+from .expressions import (
+    Atom,
+    BinaryOperator,
+    BoolBinaryOperator,
+    Call,
+    Constant,
+    Expr,
+    GetAttr,
+    GetItem,
+    Testable,
+    TypeInfo,
+    UnaryOperator,
+    Variable,
+    eval,
+)
 
 __all__ = [
-    "Atom", "Call", "Constant", "Expr", "GetAttr", "GetItem", "InvalidType", "LightTypeInfoTuple", "Testable",
-    "TypeInfo", "TypeInfoTuple", "Variable", "argname", "eval", "expect", "expect_broadcast_shapes", "get_light_types",
-    "get_types", "make_variable", "prod", "same_types",
+    "Atom", "BinaryOperator", "BoolBinaryOperator", "Call", "Constant", "Expr", "GetAttr", "GetItem", "InvalidType",
+    "LightTypeInfoTuple", "Testable", "TypeInfo", "TypeInfoTuple", "UnaryOperator", "Variable", "argname", "eval",
+    "expect", "expect_broadcast_shapes", "get_light_types", "get_types", "make_variable", "prod", "same_types",
 ]  # fmt: skip
 
 

@@ -113,6 +113,9 @@ def test_types_of_functions_of_integers(result: Any, expected: str) -> None:
 @pytest.mark.parametrize(("use", "error"), [
     (lambda x: x - x, "booleans"), (lambda x: -x, "booleans"), (lambda x: x.require_grad(), "no gradient"),
     (lambda x: x.astype("complex64"), "not supported"), (lambda x: x << 1, "not defined"),
+    (chx.square, "booleans"), (lambda x: chx.maximum(x, chx.ones(2)), "booleans and numbers"),
+    (lambda x: chx.minimum(chx.ones(2, "int8"), x), "booleans and numbers"),
+    (lambda x: x == chx.ones(2), "booleans and numbers"), (lambda x: chx.ones(2) < x, "booleans and numbers"),
 ])  # fmt: skip
 def test_types_that_do_not_fit(use: Any, error: str) -> None:
     with pytest.raises(chx.DtypeError, match=error) as caught:

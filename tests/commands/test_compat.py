@@ -88,6 +88,17 @@ def test_pickles_name_kusari_and_read_chainers() -> None:
 
 
 @pytest.mark.usefixtures("_installed")
+def test_modules_are_attributes_of_their_packages() -> None:
+    import chainer
+
+    assert chainer.distributions.normal.Normal is kusari.distributions.Normal
+    assert chainer.optimizer_hooks.weight_decay.WeightDecay is kusari.optimizer_hooks.WeightDecay
+    assert chainer.functions.activation.relu.relu is kusari.functions.relu
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = chainer.link_hooks.nothing
+
+
+@pytest.mark.usefixtures("_installed")
 def test_missing_module_is_named_as_imported() -> None:
     with pytest.raises(ModuleNotFoundError, match="chainer.no_such_module"):
         importlib.import_module("chainer.no_such_module")
@@ -147,6 +158,11 @@ def test_renamed_and_constant_names() -> None:
     assert importlib.import_module("chainer.backends._cpu")._to_cpu([numpy.ones(1)])[0] == 1
     assert importlib.import_module("chainer.device_resident").DeviceResidentsVisitor.visit_array
     assert importlib.import_module("chainer.memory_layouts").CUDNN_CHANNEL_FIRST_X is None
+    for module, name, package in (("serializers.hdf5", "_available", "h5py"),
+                                  ("links.model.vision.resnet", "available", "PIL")):
+        there = importlib.util.find_spec(package) is not None
+        assert getattr(importlib.import_module(f"chainer.{module}"), name) is there
+    assert kusari.compat.API_VERSION in importlib.import_module("chainer._runtime_info")._get_runtime_info()
 
 
 @pytest.mark.usefixtures("_installed")

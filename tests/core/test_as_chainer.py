@@ -372,6 +372,25 @@ def test_texts() -> None:
     assert Variable(name="x").debug_print().splitlines()[1:3] == ["- device: None", "- backend: None"]
 
 
+def test_lambdas_of_a_sequential_are_shown_as_they_are_written() -> None:
+    model = kusari.Sequential(
+        lambda x: F.leaky_relu(x, slope=0.2),
+        F.relu,
+    )
+    assert "(0): lambda x: F.leaky_relu(x, slope=0.2),\n  (1): <elementwise function relu>" in str(model)
+    assert "<lambda> at 0x" in str(kusari.Sequential(lambda x: x, lambda x: x + 1))
+
+
+def test_a_cast_to_the_same_dtype_is_a_variable_of_its_own() -> None:
+    x = Variable(A)
+    assert F.copy(x, kusari.backends.cuda.DummyDevice).array.tolist() == A.tolist()
+    first, second = F.cast(x, "f"), F.cast(x, "f")
+    assert [g.array.tolist() for g in kusari.grad([first + second], [first, second])] == [np.ones_like(A).tolist()] * 2
+    assert first.array is A
+    with kusari.no_backprop_mode():
+        assert F.cast(x, "f") is x
+
+
 def test_a_variable_that_is_given_no_creator() -> None:
     for forget in (lambda y: setattr(y, "creator", None), lambda y: setattr(y, "creator_node", None)):
         y = Variable(A) * 2

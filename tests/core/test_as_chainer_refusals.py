@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import io
+import tempfile
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 import kusari
 import kusari.links as L
-from kusari import Variable, backend, link_hooks, optimizers, reporter, serializers
+from kusari import Variable, backend, datasets, link_hooks, optimizers, reporter, serializers, training
 from kusari.testing import get_trainer_with_mock_updater
 from kusari.training import extensions, triggers
 
@@ -29,14 +30,37 @@ class WrongGradient(kusari.Function):
         return "wrong"
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (inputs[0].sum(),)
+        return (np.asarray(inputs[0].sum()),)
 
     def backward(self, inputs: tuple[Any, ...], grad_outputs: tuple[Any, ...]) -> Any:
         return (self.gradient,)
 
 
+class WrongGradients(kusari.FunctionNode):
+    """A function that returns an array in place of a tuple of gradients."""
+
+    @property
+    def label(self) -> str:
+        return "wrong"
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (np.asarray(inputs[0].sum()),)
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> Any:
+        return A
+
+
 def override(name: str) -> type:
     return type("Own", (kusari.Link,), {name: lambda self: self})
+
+
+def closed_text() -> str:
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write("one\n")
+        file.flush()
+        lines = datasets.TextDataset(file.name)
+        lines.close()
+        return lines[0]
 
 
 ERRORS: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
@@ -49,8 +73,17 @@ ERRORS: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "weight": (ValueError, lambda: reporter.DictSummary().add({"a": (1.0, np.ones(1))})),
     "graph": (TypeError, lambda: kusari.computational_graph.build_computational_graph(A)),
     "gradient's dtype": (TypeError, lambda: WrongGradient(A.astype("d"))(Variable(A)).backward()),
+    "gradient's dtype, as a wrong value": (ValueError, lambda: WrongGradient(A.astype("d"))(Variable(A)).backward()),
+    "gradients' type": (ValueError, lambda: WrongGradients().apply((Variable(A),))[0].backward()),
     "gradient's type": (TypeError, lambda: WrongGradient(1)(Variable(A)).backward()),
     "to_device": (TypeError, lambda: override("to_device")),
+    "make_extension": (ValueError, lambda: training.make_extension(invoke_before_training=True)),
+    "make_extension's arguments": (TypeError, lambda: training.make_extension(foo=1)),
+    "MLPConvolution2D": (ValueError, lambda: L.MLPConvolution2D(None, (2,), 3, wscale=1)),
+    "batch normalization": (TypeError, lambda: L.BatchNormalization(3)(A, True)),
+    "GRU": (ValueError, lambda: L.GRU(3, 2)(A, A)),
+    "closed text": (ValueError, closed_text),
+    "dtype": (RuntimeError, lambda: kusari.Parameter(lambda array: None).dtype),
 }  # fmt: skip
 
 
@@ -129,6 +162,7 @@ def test_devices_of_a_user_are_not_given_uninitialized_parameters() -> None:
 
     link = L.Linear(None, 2).to_device(Copying())
     assert not link.W.is_initialized and isinstance(link.device, Copying)
+    assert isinstance(link.b.device, Copying)
 
 
 def test_dictionaries_are_saved() -> None:
@@ -138,3 +172,25 @@ def test_dictionaries_are_saved() -> None:
     assert np.load(file)["a"].tolist() == A.tolist()
     assert list(serializers.npz.serialize(L.Linear(2, 3))) == ["W", "b"]
     assert not kusari.should_use_cudnn(">=auto")
+
+
+def test_a_model_whose_links_are_lost_is_named() -> None:
+    class Lost(kusari.Chain):
+        def __init__(self, many: bool) -> None:
+            super().__init__()
+            self.body = [L.Linear(2, 3)] if many else L.Linear(2, 3)
+
+    for many in (False, True):
+        with pytest.warns(UserWarning, match="Lost has no parameters to update: self.body was not assigned inside"):
+            kusari.optimizers.SGD().setup(Lost(many))
+
+
+def test_parameters_are_no_hyperparameter() -> None:
+    model = L.Linear(2, 3)
+    with pytest.raises(TypeError, match="'alpha' of Adam is of <class 'generator'>: a model is given to setup"):
+        kusari.optimizers.Adam(model.params()).setup(model)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_layer_of_the_last_axis_is_named() -> None:
+    with pytest.raises(kusari.utils.type_check.InvalidType, match="n_batch_axes=2 applies the layer to the last one"):
+        L.Linear(4, 3)(np.ones((2, 5, 4), np.float32))

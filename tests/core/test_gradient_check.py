@@ -134,6 +134,15 @@ def test_dtype_is_that_of_the_numerical_gradient_alone() -> None:
     assert seen == [("float32", "float32")]
 
 
+def test_functions_see_their_graph_each_time() -> None:
+    def seen(x: Variable) -> Variable:
+        y = x * 2
+        assert y.creator is not None
+        return y
+
+    check_backward(seen, X, X)
+
+
 def test_second_derivatives_at_inputs_with_nan_that_outputs_do_not_depend_on() -> None:
     x = np.array([[1, np.nan, 3], [2, 4, np.nan]], np.float32)
 

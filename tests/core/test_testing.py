@@ -146,6 +146,16 @@ def test_two_backends(names):
     assert sorted(seen) == [(a, b) for a in (False, True) for b in (False, True)]
 
 
+def test_marks_stay_on_tests_of_backends():
+    class Case:
+        @testing.attr.slow
+        def test(self, backend_config):
+            pass
+
+    testing.inject_backend_tests(None, [{}])(Case)
+    assert [mark.name for mark in vars(Case)["test_backend_0_{}"].pytestmark] == ["slow"]
+
+
 def test_trainer_that_trains_nothing():
     log = []
     trainer = testing.get_trainer_with_mock_updater(

@@ -40,6 +40,7 @@ A = np.ones((2, 3), np.float32)
         (lambda t: t[0].ndim ** 2 // 3 == 5, "in_types[0].ndim ** 2 // 3 == 5", "1 != 5"),
         (lambda t: (t[0].ndim ** 2) ** 3 == 5, "(in_types[0].ndim ** 2) ** 3 == 5", "64 != 5"),
         (lambda t: (~t[0].ndim & 2 | 4) ^ 1 == 1, "(~in_types[0].ndim & 2 | 4) ^ 1 == 1", "5 != 1"),
+        (lambda t: t[0].shape == [2, T.Constant("a")], "in_types[0].shape == [2, a]", "(2, 3) != [2, 'a']"),
         (lambda t: t[0].ndim % 2 << 1 == 1, "in_types[0].ndim % 2 << 1 == 1", "0 != 1"),
     ],
 )  # fmt: skip
@@ -70,6 +71,21 @@ def test_evaluation() -> None:
     assert str(x) == "in_types[0]"
     assert T.prod((2, 3)) == 6
     assert T.prod(()) == 1
+
+
+def test_operators_are_made_by_hand() -> None:
+    x, y = T.Variable(1, "x"), T.Variable({"a": 2}, "y")
+    shown = {
+        "x + y": T.BinaryOperator(7, x, y, "+", max), "x + (y)": T.BinaryOperator(8, x, y, "+", max),
+        "(x) + y": T.BinaryOperator(8, x, y, "+", max, True), "-x": T.UnaryOperator(8, x, "-", abs),
+        "-(x)": T.UnaryOperator(9, x, "-", abs), "x == y": T.BoolBinaryOperator(x, y, "==", "!=", np.equal),
+        "y['a']": y["a"], "x[..., 1]": x[..., 1], "x.real": T.GetAttr(x, T.Constant("real")),
+        "getattr(x, 3)": T.GetAttr(x, 3), "x(['', 1])": x(["", 1]),
+    }
+    assert [str(made) for made in shown.values()] == list(shown)
+    assert (shown["y['a']"].eval(), shown["x.real"].eval(), shown["-x"].eval()) == (2, 1, 1)
+    assert (x | 1).priority < (x ^ 1).priority < (x & 1).priority < (x << 1).priority < (x + 1).priority < (
+        x * 1).priority < (-x).priority < (x ** 2).priority < x.priority
 
 
 def test_not_a_truth_value() -> None:

@@ -106,10 +106,10 @@ def moves() -> list[Row]:
     ]
     return [Row(name, call, (x,), formula) for name, x, call, formula in rows] + [
         Row("concat", lambda *xs: F.concat(xs, axis=1), (X, draw(3, 1), Y), lambda *xs: np.concatenate(xs, 1)),
-        Row("stack", lambda *xs: F.stack(xs, axis=-1), (X, Y), lambda *xs: np.stack(xs, -1)),
+        Row("stack", lambda *xs: F.stack(iter(xs), axis=-1), (X, Y), lambda *xs: np.stack(xs, -1)),
         Row("hstack", lambda *xs: F.hstack(xs), (draw(3), draw(2)), lambda *xs: np.hstack(xs)),
         Row("vstack", lambda *xs: F.vstack(xs), (draw(2, 4), X), lambda *xs: np.vstack(xs)),
-        Row("dstack", lambda *xs: F.dstack(xs), (X, Y), lambda *xs: np.dstack(xs)),
+        Row("dstack", lambda *xs: F.dstack(iter(xs)), (X, Y), lambda *xs: np.dstack(xs)),
         Row("broadcast", lambda *xs: F.broadcast(*xs), (X, draw(4)), lambda x, y: tuple(np.broadcast_arrays(x, y))),
         Row("pad_sequence", lambda *xs: F.pad_sequence(xs, padding=1), (draw(3), draw(2)),
             lambda x, y: np.stack([x, np.pad(y, (0, 1), constant_values=1)])),

@@ -1,6 +1,7 @@
 """What functions refuse, as Chainer's do; and what they know of themselves."""
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -141,6 +142,22 @@ def test_batches_that_are_computed_again_are_counted_once(function: str) -> None
     F.sum(F.forget(lambda x: link(x, finetune=True), Variable(np.random.RandomState(0).randn(5, 3).astype("f")))
           ).backward()
     assert link.N == 1
+
+
+@pytest.mark.parametrize("finetune", [False, True])
+def test_batch_renormalization_is_computed_again_with_the_statistics_it_saw(finetune: bool) -> None:
+    x, gy = np.random.RandomState(0).uniform(-1, 1, (2, 4, 3)).astype("f")
+    found = []
+    for forgets in False, True:
+        link = kusari.links.BatchRenormalization(3, rmax=2.0, dmax=1.0)
+        v = Variable(x)
+        call = functools.partial(link, finetune=finetune)
+        y = F.forget(call, v) if forgets else call(v)
+        y.grad = gy
+        y.backward()
+        found.append([y.array, v.grad, link.gamma.grad, link.avg_mean, link.avg_var])
+    for first, second in zip(*found, strict=True):
+        np.testing.assert_array_equal(first, second)
 
 
 def test_statistics_of_another_dtype() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import kusari.functions as F
+from kusari import Variable, grad, static_graph
 
 scipy: Any = pytest.importorskip("scipy.special")
 TINY = 10.0 ** -np.arange(1, 300)
@@ -40,13 +41,18 @@ def test_range(name: str, theirs: str, x: Any, bound: float) -> None:
 
 @pytest.mark.parametrize("name,x", [
     ("erfcx", np.linspace(0, 60, 121)), ("log_ndtr", np.linspace(-60, 3, 121)), ("ndtri", np.linspace(0.01, 0.99, 99)),
-    ("erfinv", np.linspace(-0.97, 0.97, 99)), ("erfcinv", np.linspace(0.05, 1.95, 99))])
+    ("erfinv", np.linspace(-0.97, 0.97, 99)), ("erfcinv", np.linspace(0.05, 1.95, 99)),
+    ("ndtr", np.linspace(-3, 9, 99))])
 def test_float16(name: str, x: Any) -> None:
-    """No step of the computation is beyond what float16 holds."""
-    half = x.astype(np.float16)
-    found = getattr(F, name)(half).array
-    assert found.dtype == np.float16
-    np.testing.assert_allclose(found, getattr(F, name)(half.astype(float)).array, 0.01, 0.003)
+    """Steps of the computation are not rounded to float16."""
+    half = Variable(x.astype(np.float16))
+    expected = getattr(F, name)(half.array.astype(float)).array
+    static = static_graph(lambda x: getattr(F, name)(x))
+    for f in getattr(F, name), static, static:
+        y = f(half)
+        gx, = grad([y], [half])
+        assert y.dtype == gx.dtype == np.float16
+        np.testing.assert_allclose(y.array, expected, 2 ** -10, 1e-7)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -1,5 +1,7 @@
 """From batches to arrays."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -86,3 +88,7 @@ def test_to_device():
     x = np.ones(1)
     assert dataset.to_device(None, x) is x
     assert dataset.to_device("@numpy", [x])[0] is x
+
+
+def test_converters_are_pickled_by_name():
+    assert pickle.loads(pickle.dumps(concat_examples)) is concat_examples

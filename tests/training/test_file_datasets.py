@@ -85,7 +85,9 @@ def test_text(tmp_path: Path) -> None:
     assert both[:] == [("ä b\n", "1\n"), ("c", "3\n")]
     again = pickle.loads(pickle.dumps(both))
     both.close()
-    assert again[1] == both[1] == ("c", "3\n")
+    with pytest.raises(ValueError, match="closed"):
+        both[1]
+    assert again[1] == ("c", "3\n")
     for d in (data, both, again):
         d.close()
     (tmp_path / "two.txt").write_text("1\n")

@@ -46,19 +46,34 @@ def _check(x: Any) -> None:
         raise TypeError(f"expected a ChainerX array, got {type(x).__name__}")
 
 
+def _check_numbers(name: str, x: Any) -> None:
+    _check(x)
+    if x.dtype.kind == "b":
+        raise DtypeError(f"{name} of booleans is not defined")
+
+
+def _check_unmixed(name: str, *xs: Any) -> None:
+    if len({x.dtype.kind == "b" for x in xs if isinstance(x, ndarray)}) > 1:
+        raise DtypeError(f"{name} of booleans and numbers is not defined")
+
+
 def _arithmetic(name: str, text: str, function: Callable[..., Any], other: Callable[..., Any] | None = None,
-                booleans: bool = True, real: bool = False) -> Any:  # fmt: skip
-    """An operation on two arrays, or an array and a number."""
+                booleans: bool = True, real: bool = False, mixed: bool = True) -> Any:  # fmt: skip
+    """An operation on two arrays, or an array and a number; ``mixed`` with one array of booleans and one of numbers."""
     def routine(x1: Any, x2: Any) -> ndarray:
         dtype = result_type(x1, x2)
         if dtype.kind == "b" and not booleans:
             raise DtypeError(f"{name} of booleans is not defined")
+        if not mixed:
+            _check_unmixed(name, x1, x2)
         return computed(function, other or getattr(np, name), x1, x2, real=real)
     return _named(routine, name, f"Return {text}, elementwise.")
 
 
-def _comparison(name: str, text: str) -> Any:
+def _comparison(name: str, text: str, mixed: bool = False) -> Any:
     def routine(x1: Any, x2: Any) -> ndarray:
+        if not mixed:
+            _check_unmixed(name, x1, x2)
         return plain(getattr(np, name), x1, x2, dtype=result_type(x1, x2))
     return _named(routine, name, f"Return whether {text}, elementwise.")
 
@@ -172,8 +187,8 @@ def _between(first: bool) -> Callable[[Any, Any], Any]:
     return routine
 
 
-maximum = _arithmetic("maximum", "the larger one", _between(True))
-minimum = _arithmetic("minimum", "the smaller one", _between(False))
+maximum = _arithmetic("maximum", "the larger one", _between(True), mixed=False)
+minimum = _arithmetic("minimum", "the smaller one", _between(False), mixed=False)
 
 bitwise_and = _bits("bitwise_and", "x1 and x2")
 bitwise_or = _bits("bitwise_or", "x1 or x2")
@@ -187,9 +202,9 @@ greater = _comparison("greater", "x1 > x2")
 greater_equal = _comparison("greater_equal", "x1 >= x2")
 less = _comparison("less", "x1 < x2")
 less_equal = _comparison("less_equal", "x1 <= x2")
-logical_and = _comparison("logical_and", "x1 and x2 are true")
-logical_or = _comparison("logical_or", "x1 or x2 is true")
-logical_xor = _comparison("logical_xor", "either x1 or x2 is true")
+logical_and = _comparison("logical_and", "x1 and x2 are true", mixed=True)
+logical_or = _comparison("logical_or", "x1 or x2 is true", mixed=True)
+logical_xor = _comparison("logical_xor", "either x1 or x2 is true", mixed=True)
 logical_not = _test("logical_not", "x is false")
 isnan = _test("isnan", "x is not a number")
 isinf = _test("isinf", "x is infinite")
@@ -214,9 +229,7 @@ def negative(x: ndarray) -> ndarray:
     Raises:
         DtypeError: It is an array of booleans.
     """
-    _check(x)
-    if x.dtype.kind == "b":
-        raise DtypeError("negative of booleans is not defined")
+    _check_numbers("negative", x)
     return computed(operator.neg, np.negative, x)
 
 
@@ -232,15 +245,17 @@ def sign(x: ndarray) -> ndarray:
     Raises:
         DtypeError: It is an array of booleans.
     """
-    _check(x)
-    if x.dtype.kind == "b":
-        raise DtypeError("sign of booleans is not defined")
+    _check_numbers("sign", x)
     return plain(np.sign, x)
 
 
 def square(x: ndarray) -> ndarray:
-    """Return the square, elementwise."""
-    _check(x)
+    """Return the square, elementwise.
+
+    Raises:
+        DtypeError: It is an array of booleans.
+    """
+    _check_numbers("square", x)
     return computed(F.square, np.square, x)
 
 

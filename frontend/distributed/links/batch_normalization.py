@@ -51,10 +51,10 @@ class MultiNodeBatchNormalization(BatchNormalization):
         self.comm = comm
         self._communication_backend = get_communication_backend(comm, communication_backend)
 
-    def forward(self, x: Any, finetune: bool = False, **kwargs: Any) -> Any:
+    def forward(self, x: Any, *, finetune: bool = False, **kwargs: Any) -> Any:
         """Normalize ``x``; while training, all ranks have to do so together."""
         if not config.train or kwargs:
-            return super().forward(x, finetune, **kwargs)
+            return super().forward(x, finetune=finetune, **kwargs)
         if self.avg_mean is None:
             axes = self.axis or ()
             self._initialize_params(

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,8 @@ from .shape import expand_dims, reshape
 
 
 def _sequence(name: str, xs: Any) -> tuple[Any, ...]:
-    if not isinstance(xs, (list, tuple)):
-        raise TypeError(f"{name} takes a list or tuple of inputs, got {type(xs).__name__}")
+    if isinstance(xs, (Variable, np.ndarray)) or not isinstance(xs, Iterable):
+        raise TypeError(f"{name} takes a list or tuple of inputs, or another iterable, got {type(xs).__name__}")
     return tuple(xs)
 
 
@@ -95,7 +95,7 @@ class Stack(FunctionNode):
         return g.Concat(*[g.Unsqueeze(x, axes) for x in xs], axis=self.axis)
 
 
-def concat(xs: Sequence[Any], axis: int = 1) -> Variable:
+def concat(xs: Iterable[Any], axis: int = 1) -> Variable:
     """Join inputs along an axis.
 
     Args:
@@ -104,12 +104,12 @@ def concat(xs: Sequence[Any], axis: int = 1) -> Variable:
 
     Raises:
         InvalidType: There is no input, or they do not fit together.
-        TypeError: ``xs`` is not a list or tuple, or ``axis`` is no integer.
+        TypeError: ``xs`` is an array or a Variable, or ``axis`` is no integer.
     """
     return Concat(operator.index(axis)).apply(_sequence("concat", xs))[0]
 
 
-def stack(xs: Sequence[Any], axis: int = 0) -> Variable:
+def stack(xs: Iterable[Any], axis: int = 0) -> Variable:
     """Join inputs of one shape along a new axis.
 
     Raises:
@@ -127,21 +127,22 @@ def _at_least(x: Any, ndim: int) -> Any:
 
 
 @named("Hstack")
-def hstack(xs: Sequence[Any]) -> Variable:
+def hstack(xs: Iterable[Any]) -> Variable:
     """Join inputs along axis 1 (axis 0 where they have one axis)."""
     rows = [_at_least(x, 1) for x in _sequence("hstack", xs)]
     return concat(rows, 0 if rows and rows[0].ndim == 1 else 1)
 
 
-def _alike(name: str, xs: Sequence[Any]) -> Sequence[Any]:
-    if len(ndims := {x.ndim for x in _sequence(name, xs)}) > 1:
+def _alike(name: str, xs: Iterable[Any]) -> tuple[Any, ...]:
+    xs = _sequence(name, xs)
+    if len(ndims := {x.ndim for x in xs}) > 1:
         raise type_check.InvalidType("inputs of one number of axes", " and ".join(map(str, sorted(ndims))),
                                      f"\nInvalid operation is performed in: {name.capitalize()} (Forward)")
     return xs
 
 
 @named("Vstack")
-def vstack(xs: Sequence[Any]) -> Variable:
+def vstack(xs: Iterable[Any]) -> Variable:
     """Join inputs along axis 0; vectors count as rows.
 
     Raises:
@@ -151,7 +152,7 @@ def vstack(xs: Sequence[Any]) -> Variable:
 
 
 @named("Dstack")
-def dstack(xs: Sequence[Any]) -> Variable:
+def dstack(xs: Iterable[Any]) -> Variable:
     """Join inputs along axis 2, which is added where it is missing.
 
     Raises:

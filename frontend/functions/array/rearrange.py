@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import backend
+from ...backends import cuda
 from ...function_node import FunctionNode
 from ...structured import Structured
 from ...tape import named
@@ -346,13 +347,15 @@ def copy(x: Any, dst: Any) -> Variable:
 
     Args:
         x: Input.
-        dst: What `kusari.get_device` takes, or the number of a GPU (negative: the CPU).
+        dst: What `kusari.get_device` takes, the number of a GPU (negative: the CPU), or `cuda.DummyDevice` (the CPU).
 
     Raises:
         RuntimeError: One of both is a device of ChainerX, and the other is not.
     """
     if isinstance(dst, int):
         dst = "@numpy" if dst < 0 else f"@cupy:{dst}"
+    elif dst is cuda.DummyDevice:
+        dst = "@numpy"
     device: Any = backend.get_device(dst)
     x = as_variable(x)
     if isinstance(device, backend.ChainerxDevice) or isinstance(x.device, backend.ChainerxDevice):

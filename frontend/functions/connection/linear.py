@@ -4,6 +4,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from ...callsite import user_location
 from ...function_node import FunctionNode
 from ...utils import type_check
 from ...utils.arrays import for_arrays
@@ -83,6 +84,12 @@ def linear(x: Any, W: Any, b: Any = None, n_batch_axes: int = 1) -> Variable:
     if n_batch_axes > 1:
         x = reshape(as_variable(x), (prod(shape[:n_batch_axes]), prod(shape[n_batch_axes:])))
     elif len(shape) > 2:
+        if len(W.shape) == 2 and prod(shape[1:]) != W.shape[1] == shape[-1]:
+            raise type_check.InvalidType(
+                "x.shape[1] == W.shape[1]", f"{prod(shape[1:])} != {W.shape[1]}",
+                f"\nInvalid operation is performed in: LinearFunction (Forward)\n\nThe axes of x, {shape}, are taken "
+                f"together but for the first {n_batch_axes}. n_batch_axes={len(shape) - 1} applies the layer to the "
+                "last one.", user_location())
         x = reshape(as_variable(x), (shape[0], prod(shape[1:])))
     y = LinearFunction().apply((x, W) if b is None else (x, W, b))[0]
     return reshape(y, (*shape[:n_batch_axes], y.shape[1])) if n_batch_axes > 1 else y

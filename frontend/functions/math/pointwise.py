@@ -90,7 +90,7 @@ def erfc(xp: Any, x: Any) -> Any:
     return special(xp, "erfc", x)
 
 
-@elementwise("Ndtr", kind="f")
+@elementwise("Ndtr", kind="f", half=False)
 def ndtr(xp: Any, x: Any) -> Any:
     """Cumulative distribution function of the standard normal distribution."""
     return special(xp, "erfc", x * -math.sqrt(0.5)) * 0.5

@@ -64,7 +64,7 @@ def _erfcx(xp: Any, x: Any) -> Any:
     return xp.where(x < 0, 2 * xp.exp(left * left) - y, y)
 
 
-@elementwise("ErfCx", kind="f")
+@elementwise("ErfCx", kind="f", half=False)
 def erfcx(xp: Any, x: Any) -> Any:
     """Scaled complementary error function, ``exp(x * x) * erfc(x)``, which does not vanish for large x.
 
@@ -81,7 +81,7 @@ def _(xp: Any, gy: Any, y: Any, x: Any) -> Any:
     return gy * (2 * (x * y) - 2 / math.sqrt(math.pi)),
 
 
-@elementwise("LogNdtr", kind="f")
+@elementwise("LogNdtr", kind="f", half=False)
 def log_ndtr(xp: Any, x: Any) -> Any:
     """Logarithm of the cumulative distribution function of the standard normal distribution.
 
@@ -102,7 +102,7 @@ def _(xp: Any, gy: Any, y: Any, x: Any) -> Any:
     # The density over the distribution: exp(-x * x / 2 - y) / sqrt(2 pi), where its parts do not cancel.
     left, right = xp.minimum(x, 0.0), xp.maximum(x, 0.0)
     low = math.sqrt(2 / math.pi) / _erfcx(xp, left * -math.sqrt(0.5))
-    high = xp.exp(right * right * -0.5 - y) * (1 / math.sqrt(2 * math.pi))
+    high = xp.exp(right * right * -0.5 - xp.maximum(y, -1.0)) * (1 / math.sqrt(2 * math.pi))  # y >= log(0.5) there
     return gy * xp.where(x < 0, low, high),
 
 
@@ -136,7 +136,7 @@ def _quantile(xp: Any, q: Any, tail: Any) -> Any:
     return xp.where(middle, centre, xp.where(tail < 0, math.nan, xp.where(q < 0, -outside, outside)))
 
 
-@elementwise("Ndtri", kind="f")
+@elementwise("Ndtri", kind="f", half=False)
 def ndtri(xp: Any, x: Any) -> Any:
     """Quantile function of the standard normal distribution, the inverse of `ndtr`.
 
@@ -153,7 +153,7 @@ def _(xp: Any, gy: Any, y: Any, x: Any) -> Any:
     return gy * xp.exp(y * y * 0.5) * math.sqrt(2 * math.pi),
 
 
-@elementwise("ErfInv", kind="f")
+@elementwise("ErfInv", kind="f", half=False)
 def erfinv(xp: Any, x: Any) -> Any:
     """Inverse of the error function.
 
@@ -170,7 +170,7 @@ def _(xp: Any, gy: Any, y: Any, x: Any) -> Any:
     return gy * xp.exp(y * y) * (math.sqrt(math.pi) / 2),
 
 
-@elementwise("ErfcInv", kind="f")
+@elementwise("ErfcInv", kind="f", half=False)
 def erfcinv(xp: Any, x: Any) -> Any:
     """Inverse of the complementary error function, accurate where that is small.
 

@@ -30,7 +30,7 @@ class Forget(FunctionNode):
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         self.retain_inputs(tuple(range(len(inputs))))
-        with no_backprop_mode():
+        with no_backprop_mode(), using_config("_will_recompute", True):
             return tuple([y.array for y in self._call(tuple([Variable(x) for x in inputs]))])
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ... import functions as F
 from ...link import ChainList
+from ...utils.argument import assert_kwargs_empty, check_unexpected_kwargs
 from .convolution_nd import Convolution2D
 
 __all__ = ["MLPConvolution2D"]
@@ -24,6 +25,7 @@ class MLPConvolution2D(ChainList):
         activation: Function between the convolutions.
         conv_init: Initializer of the filters.
         bias_init: Initializer of the biases; by default zero.
+        kwargs: None; ``wscale`` of old programs raises ValueError.
 
     See: Lin et al., `Network In Network <https://arxiv.org/abs/1312.4400>`_, 2014.
 
@@ -41,7 +43,10 @@ class MLPConvolution2D(ChainList):
         activation: Callable[[Any], Any] = F.relu,
         conv_init: Any = None,
         bias_init: Any = None,
+        **kwargs: Any,
     ) -> None:
+        check_unexpected_kwargs(kwargs, wscale="wscale is not supported anymore. Use conv_init with a scale")
+        assert_kwargs_empty(kwargs)
         if ksize is None:
             in_channels, out_channels, ksize = None, in_channels, out_channels
         if not out_channels:

@@ -119,7 +119,7 @@ class BatchNormalization(Link):
         yield from (("decay", self.decay), ("eps", self.eps), ("dtype", self._dtype))
         yield from (("use_gamma", self.gamma is not None), ("use_beta", self.beta is not None))
 
-    def forward(self, x: Any, finetune: bool = False, **kwargs: Any) -> Any:
+    def forward(self, x: Any, *, finetune: bool = False, **kwargs: Any) -> Any:
         """Normalize ``x``.
 
         Args:

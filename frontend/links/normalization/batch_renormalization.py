@@ -53,6 +53,7 @@ class BatchRenormalization(BatchNormalization):
                          initial_avg_mean, initial_avg_var)  # fmt: skip
         self.rmax = rmax
         self.dmax = dmax
+        self._before: tuple[Any, ...] = ()  # the statistics that a call saw which is to be made again
 
     def forward(self, x: Any, finetune: bool = False) -> Any:
         """Normalize ``x``.
@@ -68,5 +69,8 @@ class BatchRenormalization(BatchNormalization):
         if finetune:
             self.N += not config.in_recomputing
             decay = 1.0 - 1.0 / self.N
-        return F.batch_renormalization(x, gamma, beta, self.rmax, self.dmax, self.eps, self.avg_mean, self.avg_var,
-                                       decay, update_statistics=True)
+        if config._will_recompute:
+            self._before = self.avg_mean.copy(), self.avg_var.copy()
+        mean, var = self._before if config.in_recomputing else (self.avg_mean, self.avg_var)
+        return F.batch_renormalization(x, gamma, beta, self.rmax, self.dmax, self.eps, mean, var, decay,
+                                       update_statistics=True)

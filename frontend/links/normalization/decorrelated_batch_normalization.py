@@ -60,7 +60,7 @@ class DecorrelatedBatchNormalization(Link):
         for name in ("avg_mean", "avg_projection", "N"):
             self.register_persistent(name)
 
-    def forward(self, x: Any, finetune: bool = False) -> Any:
+    def forward(self, x: Any, *, finetune: bool = False) -> Any:
         """Normalize ``x``, of shape (N, channels, …).
 
         Args:

@@ -103,6 +103,16 @@ class GRU(StatefulGRU):
     Source: https://docs.chainer.org/en/v7.8.1/reference/generated/chainer.links.GRU.html
     """
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Do a step.
+
+        Raises:
+            ValueError: There is not one argument: the state is given to `StatelessGRU` only.
+        """
+        if len(args) + len(kwargs) != 1:
+            raise ValueError("GRU keeps its state and takes an input only; StatelessGRU takes the state and an input")
+        return super().__call__(*args, **kwargs)
+
 
 class _MGUWeights(Chain):
     """The two linear layers of a minimal gated unit, of output and input concatenated."""
