@@ -32,6 +32,7 @@ elif "KUSARI_CACHE_DIR" not in os.environ:
     _CACHE = tempfile.TemporaryDirectory(prefix="kusari-test-cache-")
     os.environ["KUSARI_CACHE_DIR"] = _CACHE.name
 os.environ["POCL_CACHE_DIR"] = os.path.join(os.environ["KUSARI_CACHE_DIR"], "pocl")
+os.environ["POCL_WORK_GROUP_METHOD"] = "loops"  # its vectorised ones are wrong on processors newer than its LLVM
 os.environ["PYOPENCL_NO_CACHE"] = "1"
 os.environ.setdefault("MPLBACKEND", "agg")
 os.environ["KUSARI_PROGRESS"] = "0"
