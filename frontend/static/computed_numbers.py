@@ -99,8 +99,8 @@ def numbers_in(tree: Any, depth: int = 0) -> list[ComputedNumber]:
 
 
 def plain(x: Any) -> Any:
-    """Return the plain number in place of a computed one, for a call that has fallen back: NumPy tells them apart."""
-    return x.kusari_value if isinstance(x, ComputedNumber) else x
+    """Return plain numbers in place of computed ones, for a call that has fallen back: NumPy tells them apart."""
+    return settled(x, "a call that has fallen back")
 
 
 def settled(tree: Any, name: str, depth: int = 0) -> Any:

@@ -365,6 +365,25 @@ def test_numbers_are_plain_once_a_call_has_fallen_back() -> None:
                 np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("first", ["store", "number"])
+def test_containers_of_a_call_that_falls_back_hold_plain_numbers(first: str) -> None:
+    kept: dict[str, Any] = {}
+
+    @static_graph
+    def f(x: Any) -> Any:
+        numbers: dict[str, Any] = {}
+        if first == "store":
+            kept["numbers"] = numbers
+        numbers["most"] = x.max()
+        hash(x.tobytes())  # is not static
+        kept["numbers"] = numbers
+        return F.tanh(x)
+
+    with pytest.warns(kusari.static.StaticGraphWarning, match="tobytes"):
+        f(data(0)[0])
+    assert type(kept["numbers"]["most"]) is f32
+
+
 def test_types_are_those_of_numbers() -> None:
     def body(x: Any) -> Any:
         v, w = float(x.max()), x.max()

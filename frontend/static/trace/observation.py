@@ -21,6 +21,7 @@ from ...link import Link
 from ...link.namespace import entries_of
 from ...parameter import Parameter
 from ...variable import Variable
+from ..computed_numbers import settled
 from ..guards import guard as guards
 from ..guards.check import Checks, checks_of
 from ..guards.guard import ANY_VARIABLE, LARGEST_ARRAY_BYTES, MISSING, Entry, Guard
@@ -394,7 +395,10 @@ class Observation:
         return checks_of(kept, [*self.links.values()])
 
     def close(self) -> None:
-        """Release all objects."""
+        """Release all objects; containers that the call has made, and others may hold, have plain numbers from now on.
+        """
+        for made in [x for key, x in self._fresh.items() if key > 0 and type(x) in (list, dict)]:
+            settled(made, "a container")
         self.guards = []
         for known in (self._known, self._fresh, self._arguments, self._outside, self._states, self.arrays,
                       self._persistent, self._stored, self._changed, self._read_elements):
