@@ -365,23 +365,24 @@ def test_numbers_are_plain_once_a_call_has_fallen_back() -> None:
                 np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("first", ["store", "number"])
-def test_containers_of_a_call_that_falls_back_hold_plain_numbers(first: str) -> None:
-    kept: dict[str, Any] = {}
+@pytest.mark.parametrize("stored", ["before", "by a built-in"])
+def test_containers_of_a_call_that_falls_back_hold_plain_numbers(stored: str) -> None:
+    holder = types.SimpleNamespace(kept=None)
 
     @static_graph
     def f(x: Any) -> Any:
-        numbers: dict[str, Any] = {}
-        if first == "store":
-            kept["numbers"] = numbers
-        numbers["most"] = x.max()
+        numbers: list[Any] = [None]
+        if stored == "before":
+            holder.kept = numbers
+        numbers[0] = x.max()
         hash(x.tobytes())  # is not static
-        kept["numbers"] = numbers
+        if stored != "before":
+            setattr(holder, "kept", numbers)  # noqa: B010
         return F.tanh(x)
 
     with pytest.warns(kusari.static.StaticGraphWarning, match="tobytes"):
         f(data(0)[0])
-    assert type(kept["numbers"]["most"]) is f32
+    assert type(holder.kept[0]) is f32
 
 
 def test_types_are_those_of_numbers() -> None:
