@@ -55,6 +55,8 @@ _NAMES = {
     "onnx_chainer": "kusari.onnx.compat",
     **{f"onnx_chainer.{name}": f"kusari.onnx.{name}" for name in (
         "context", "functions", "onnx_helper", "testing")},
+    **{f"onnx_chainer.functions.{name}": "kusari.onnx.functions" for name in (
+        "activation", "array", "connection", "loss", "math", "noise", "normalization", "pooling", "rnn")},
 }
 
 
@@ -146,8 +148,20 @@ class _Loader(importlib.abc.Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        if self._spec is not None:
-            module.__spec__ = self._spec
+        if self._spec is None:
+            return
+        assert module.__spec__ is not None
+        _keep_shadows(module, module.__spec__.name)
+        module.__spec__ = self._spec
+
+
+def _keep_shadows(package: ModuleType, alias: str) -> None:
+    """Register modules that a function of the same name hides: importing them would put them in its place."""
+    for name, module in list(sys.modules.items()):
+        place, _, last = name.rpartition(".")
+        if place == package.__name__ and vars(package).get(last, module) is not module:
+            serve(module)
+            sys.modules[f"{alias}.{last}"] = module
 
 
 _finder = _Finder()

@@ -102,6 +102,14 @@ def test_modules_are_attributes_of_their_packages() -> None:
 
 
 @pytest.mark.usefixtures("_installed")
+@pytest.mark.parametrize("name", ["experimental", "nondeterministic"])
+def test_a_module_does_not_take_the_place_of_its_function(name: str) -> None:
+    utils = importlib.import_module("chainer.utils")
+    module = importlib.import_module(f"chainer.utils.{name}")
+    assert getattr(module, name) is getattr(utils, name)
+
+
+@pytest.mark.usefixtures("_installed")
 def test_missing_module_is_named_as_imported() -> None:
     with pytest.raises(ModuleNotFoundError, match="chainer.no_such_module"):
         importlib.import_module("chainer.no_such_module")
@@ -147,6 +155,9 @@ def test_modules_of_chainer_without_a_file_of_their_own(module: str, names: str)
     ("chainer.training.updaters.multiprocess_parallel_updater", "gather_grads", "kusari.compat_helpers"),
     ("chainer.links.theano.theano_function", "TheanoFunction", "kusari.links"),
     ("chainer.training.extensions.util", "ProgressBar", "kusari.compat_helpers"),
+    ("chainer.functions.theano.theano_function", "TheanoFunction", "kusari.links"),
+    ("chainer.utils.nondeterministic", "nondeterministic", "kusari.utils"),
+    ("onnx_chainer.functions.activation", "convert_ReLU", "kusari.onnx.functions"),
     ("chainer.utils.meta", "final", "kusari.utils"),
     ("chainer.warnings", "PerformanceWarning", "kusari.compat_helpers"),
     ("onnx_chainer.export", "export", "kusari.onnx.compat.export"),
@@ -223,6 +234,8 @@ def test_deprecated_functions(module: str, name: str, arguments: tuple[object, .
 def test_renamed_and_constant_names() -> None:
     assert importlib.import_module("chainer.backends._cpu")._to_cpu([numpy.ones(1)])[0] == 1
     assert importlib.import_module("chainer.device_resident").DeviceResidentsVisitor.visit_array
+    assert importlib.import_module("chainer._version").__version__ == kusari.compat.API_VERSION
+    assert importlib.import_module("chainer.links.caffe.protobuf3").caffe_pb2.NetParameter().layer is not None
     assert importlib.import_module("chainer.memory_layouts").CUDNN_CHANNEL_FIRST_X is None
     for module, name, package in (("serializers.hdf5", "_available", "h5py"),
                                   ("links.model.vision.resnet", "available", "PIL")):
