@@ -111,19 +111,19 @@ def withdraw() -> None:
 _NAMES = {
     "kusari._get_function_hooks": ("kusari.function_hook", "get_function_hooks"),
     "kusari._get_link_hooks": ("kusari.link_hook", "get_link_hooks"),
+    "kusari._runtime_info._get_runtime_info": ("kusari.runtime_info", "runtime_info"),
+    "kusari._version.__version__": ("kusari.compat", "API_VERSION"),
     "kusari.backends._cpu._to_cpu": ("kusari.backends.cuda", "to_cpu"),
     "kusari.dataset.convert._concat_arrays": ("kusari.compat_helpers", "concat_arrays"),
     "kusari.dataset.convert._concat_arrays_with_padding": ("kusari.compat_helpers", "concat_arrays"),
     "kusari.dataset.convert.concat_examples_func": ("kusari.dataset.convert", "concat_examples"),
-    "kusari._version.__version__": ("kusari.compat", "API_VERSION"),
-    "kusari.links.caffe.protobuf3.caffe_pb2": ("kusari.links.caffe.caffe_function", "caffe_pb"),
-    "kusari._runtime_info._get_runtime_info": ("kusari.runtime_info", "runtime_info"),
     "kusari.function_node.grad": ("kusari.backprop", "grad"),
     **{f"kusari.functions.math.basic_math.{theirs}": ("operator", ours) for theirs, ours in (
         ("div", "truediv"), ("mul", "mul"), ("neg", "neg"), ("pow", "pow"), ("sub", "sub"))},
     "kusari.gradient_check.assert_allclose": ("kusari.compat_helpers", "assert_allclose"),
     "kusari.link_hook._ForwardPostprocessCallbackArgs": ("kusari.link_hook", "ForwardPostprocessArgs"),
     "kusari.link_hook._ForwardPreprocessCallbackArgs": ("kusari.link_hook", "ForwardPreprocessArgs"),
+    "kusari.links.caffe.protobuf3.caffe_pb2": ("kusari.links.caffe.caffe_function", "caffe_pb"),
     **{f"kusari.training.updaters.multiprocess_parallel_updater.{name}": ("kusari.compat_helpers", name) for name in (
         "gather_grads", "gather_params", "scatter_grads", "scatter_params", "size_num_grads")},
     **{f"kusari.utils.array.{name}": ("kusari.compat_helpers", name) for name in ("as_mat", "as_vec", "empty_like")},
