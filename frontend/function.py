@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 import weakref
 from typing import Any
 
@@ -232,6 +233,8 @@ class Function:
 
     def retain_outputs(self, indexes: Any, retain_after_backward: bool = False) -> None:
         """Keep these outputs for `backward`, as ``self.output_data``; to be called in `forward`."""
+        if retain_after_backward:
+            warnings.warn("retain_after_backward option has no effect", DeprecationWarning, stacklevel=2)
         self.node.retain_outputs(indexes)
 
     def unchain(self) -> None:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 HEAVY = "numba llvmlite onnx onnxruntime cupy matplotlib networkx scipy sklearn mlxtend PIL argparse".split()
-HEAVY += ["kusari.passes", "kusari.codegen", "kusari.runtime"]
+HEAVY += ["kusari.passes", "kusari.codegen", "kusari.runtime", "kusari.compat", "kusari.compat_modules"]
 PROGRAM = f"""
 import sys, time
 import numpy
