@@ -20,6 +20,15 @@ def user_frame() -> FrameType | None:
     return frame
 
 
+def user_stacklevel() -> int:
+    """Return the ``stacklevel`` with which a call of ``warnings.warn`` beside this one points at the user's line."""
+    level = 1
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_passing(frame.f_globals.get("__name__", "")):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 def user_location() -> str:
     """Return the user's ``path:line`` and function, or ``unknown``."""
     frame = user_frame()

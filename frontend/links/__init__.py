@@ -77,3 +77,8 @@ __all__ = [
     "PReLU", "Parameter", "Scale", "SimplifiedDropconnect", "StatefulGRU", "StatefulMGU", "StatefulPeepholeLSTM",
     "StatefulZoneoutLSTM", "StatelessGRU", "StatelessLSTM", "StatelessMGU", "Swish",
 ]
+
+from ..pytorch_names import LINKS as _LINKS
+from ..pytorch_names import of_module as _of_module
+
+__getattr__ = _of_module(__name__, _LINKS)

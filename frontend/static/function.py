@@ -16,6 +16,7 @@ from kusari.runtime.frame import RunError
 
 from .. import environment
 from ..backends.cuda import is_cupy_array
+from ..callsite import user_stacklevel
 from ..configuration import config
 from ..explanation import SUMMARY, Explanation
 from ..link import Link
@@ -339,7 +340,7 @@ class StaticFunction:
             raise StaticGraphError(text)
         if text not in self._warned:
             self._warned.add(text)
-            warnings.warn(text, StaticGraphWarning, stacklevel=6)
+            warnings.warn(text, StaticGraphWarning, stacklevel=user_stacklevel())
 
     def entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CacheEntry | None:
         """Return the entry for these arguments, if there is one whose guards hold."""
