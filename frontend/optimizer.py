@@ -239,6 +239,10 @@ class GradientMethod(Optimizer):
         self.hyperparam = Hyperparameter()
         self._use_fp32_update = False
 
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{name}={value!r}" for name, value in self.hyperparam.get_dict().items())
+        return f"{type(self).__name__}({settings})"
+
     def create_update_rule(self) -> UpdateRule:
         """Return a new update rule; every optimizer overrides this."""
         raise NotImplementedError(f"{type(self).__name__} must override create_update_rule()")
