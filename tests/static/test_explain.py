@@ -47,6 +47,19 @@ def test_why_a_call_was_traced_again() -> None:
     assert str(model.static.explain("all")).count("traced again") == 1
 
 
+def test_warnings_point_at_the_line_of_the_call() -> None:
+    for call in (lambda f: f(X), lambda f: kusari.Sequential(f)(X)):
+        f = static_graph(lambda x: F.relu(x) * round(float(x.sum())))
+        with pytest.warns(StaticGraphWarning) as caught:
+            call(f)
+        assert (caught[0].filename, caught[0].lineno) == (__file__, call.__code__.co_firstlineno)
+
+
+def test_a_class_is_not_decorated() -> None:
+    with pytest.raises(TypeError, match="Model is a class: decorate its forward"):
+        static_graph(Model)
+
+
 def test_a_parameter_of_another_shape() -> None:
     model = Model()
     model(X)
