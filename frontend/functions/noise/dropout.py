@@ -1,6 +1,7 @@
 """Dropout and zoneout: functions that draw masks."""
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -128,7 +129,9 @@ def reject(kwargs: dict[str, Any], **removed: str) -> None:
     for name in kwargs:
         if name in removed:
             raise ValueError(f"the {name} argument is not supported anymore; {removed[name]}")
-        raise TypeError(f"got an unexpected keyword argument {name!r}")
+        code = sys._getframe(1).f_code
+        caller = getattr(code, "co_qualname", code.co_name)  # Python 3.11
+        raise TypeError(f"{caller}() got an unexpected keyword argument {name!r}")
 
 
 class Zoneout(FunctionNode):
