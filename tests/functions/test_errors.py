@@ -127,6 +127,7 @@ def test_the_message_names_the_fix_and_the_line(call: Callable[[], Any], fix: st
 WRONG: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("add", lambda: F.add(), ValueError, "at least one"),
     ("keyword", lambda: F.dropout(X, p=0.5), TypeError, r"dropout\(\) got an unexpected keyword argument 'p'"),
+    ("keyword when traced", lambda: kusari.static_graph(lambda: F.dropout(X, p=0.5))(), TypeError, r"^dropout\(\) got"),
     ("keyword of a link", lambda: L.Convolution2D(3, 8, kernel_size=3), TypeError, r"__init__\(\) got .*'kernel_size'"),
     ("axis twice", lambda: F.sum(X, axis=(0, 0)), ValueError, "duplicate"),
     ("axis float", lambda: F.sum(X, axis=1.5), TypeError, "axis must be"),

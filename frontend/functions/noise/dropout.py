@@ -1,7 +1,6 @@
 """Dropout and zoneout: functions that draw masks."""
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ import numpy as np
 from kusari.ir.symbol import cast, where
 
 from ... import backend
+from ...callsite import caller
 from ...configuration import config
 from ...function_node import FunctionNode
 from ...utils import type_check
@@ -129,9 +129,7 @@ def reject(kwargs: dict[str, Any], **removed: str) -> None:
     for name in kwargs:
         if name in removed:
             raise ValueError(f"the {name} argument is not supported anymore; {removed[name]}")
-        code = sys._getframe(1).f_code
-        caller = getattr(code, "co_qualname", code.co_name)  # Python 3.11
-        raise TypeError(f"{caller}() got an unexpected keyword argument {name!r}")
+        raise TypeError(f"{caller()}() got an unexpected keyword argument {name!r}")
 
 
 class Zoneout(FunctionNode):
