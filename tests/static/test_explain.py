@@ -55,6 +55,29 @@ def test_warnings_point_at_the_line_of_the_call() -> None:
         assert (caught[0].filename, caught[0].lineno) == (__file__, call.__code__.co_firstlineno)
 
 
+def test_objects_of_users_are_not_shown() -> None:
+    """Their ``repr`` may take long, fail, or tell a secret."""
+    class Silent:
+        factor = 2
+
+        def __repr__(self) -> str:
+            raise AssertionError("repr() of a user's object")
+
+    @static_graph
+    def f(x: Any, o: Silent) -> Any:
+        return F.relu(x) * o.factor
+
+    kept = Silent()
+    for _ in range(3):
+        f(X, kept)
+    with pytest.warns(StaticGraphWarning, match="an object is another one"):
+        for _ in range(10):
+            f(X, Silent())
+    text = str(f.explain())
+    assert text.index("compiled: f") < text.index("traced, compiled at the next call") and "Silent object" in text
+    assert "Silent object" in str(f.explain("all")) and "Silent object" in f.explain("all")._repr_html_()
+
+
 def test_a_class_is_not_decorated() -> None:
     with pytest.raises(TypeError, match="Model is a class: decorate its forward"):
         static_graph(Model)
