@@ -1,7 +1,7 @@
 """Names of PyTorch's for things that are called otherwise here: whoever asks for one is told what to write."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 _GPU = 'to_device("@cupy:0")'
@@ -217,11 +217,11 @@ def answer(owner: type, table: Mapping[str, str]) -> None:
 
     for name in table:
         setattr(owner, name, _Elsewhere(owner, name, table))
-    owner.__dir__ = names
+    owner.__dir__ = names  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def of_module(module: str, table: Mapping[str, str]) -> Callable[[str], NoReturn]:
-    """Return the ``__getattr__`` of a module that lacks these names as well."""
+def answer_in_module(names: dict[str, Any], table: Mapping[str, str]) -> None:
+    """The same for a module, by its ``__getattr__``, which type checkers need not know of."""
     def missing(name: str) -> NoReturn:
-        raise AttributeError(f"module {module!r} has no attribute {name!r}{hint(name, table)}")
-    return missing
+        raise AttributeError(f"module {names['__name__']!r} has no attribute {name!r}{hint(name, table)}")
+    names["__getattr__"] = missing

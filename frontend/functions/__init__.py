@@ -1,6 +1,6 @@
 """The functions of Variables: ``import kusari.functions as F``."""
 from ..pytorch_names import FUNCTIONS as _FUNCTIONS
-from ..pytorch_names import of_module as _of_module
+from ..pytorch_names import answer_in_module as _answer
 from .activation.rectifiers import clipped_relu as clipped_relu
 from .activation.rectifiers import crelu as crelu
 from .activation.rectifiers import elu as elu
@@ -225,4 +225,4 @@ from .rnn.n_step import n_step_lstm as n_step_lstm
 from .rnn.n_step import n_step_rnn as n_step_rnn
 from .util.forget import forget as forget
 
-__getattr__ = _of_module(__name__, _FUNCTIONS)
+_answer(globals(), _FUNCTIONS)

@@ -79,6 +79,6 @@ __all__ = [
 ]
 
 from ..pytorch_names import LINKS as _LINKS
-from ..pytorch_names import of_module as _of_module
+from ..pytorch_names import answer_in_module as _answer
 
-__getattr__ = _of_module(__name__, _LINKS)
+_answer(globals(), _LINKS)
