@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 _GPU = 'to_device("@cupy:0")'
 _IN_PLACE = "x = x + y: functions make new Variables, nothing changes one in place"
-_SAME = "an array's dtype: F.cast(x, {0!r})"
+_CAST = "F.cast(x, {0!r})"
 _TRAIN = 'kusari.config.train = True, which is the default'
 _EVAL = 'with kusari.using_config("train", False), kusari.no_backprop_mode(): ...'
 
@@ -17,8 +17,8 @@ def _functions(*names: str) -> dict[str, str]:
 
 # Each table: PyTorch's name -> what to write. F is kusari.functions, L is kusari.links, np is numpy.
 VARIABLE = {
-    **_functions("argmax", "argmin", "cos", "cumsum", "exp", "log", "log_softmax", "logsumexp", "max", "min", "prod",
-                 "relu", "sigmoid", "sin", "softmax", "sqrt", "squeeze", "sum", "tanh"),
+    **_functions("argmax", "argmin", "cos", "cumsum", "exp", "log", "logsumexp", "max", "min", "prod",
+                 "relu", "sigmoid", "sin", "sqrt", "squeeze", "sum", "tanh"),
     "abs": "abs(x)",
     "add_": _IN_PLACE,
     "bmm": "F.matmul(x, y)",
@@ -32,16 +32,17 @@ VARIABLE = {
     "detach": "x.array for the values, or kusari.Variable(x.array)",
     "dim": "x.ndim",
     "div_": _IN_PLACE,
-    "double": _SAME.format("float64"),
+    "double": _CAST.format("float64"),
     "expand": "F.broadcast_to(x, shape)",
     "flatten": "F.flatten(x), or F.reshape(x, (len(x), -1)) to keep the batch",
-    "float": _SAME.format("float32"),
+    "float": _CAST.format("float32"),
     "gather": "F.select_item(x, t) for one element of each row",
     "grad_fn": "x.creator",
-    "half": _SAME.format("float16"),
+    "half": _CAST.format("float16"),
     "is_leaf": "x.creator is None",
+    "log_softmax": "F.log_softmax(x, axis=-1)",
     "long": "x.array.astype(np.int32)",
-    "masked_fill": "F.where(mask, np.full(x.shape, value, x.dtype), x)",
+    "masked_fill": "F.where(mask, -1e9, x)",
     "mm": "F.matmul(x, y)",
     "mul_": _IN_PLACE,
     "norm": "F.sqrt(F.sum(x ** 2))",
@@ -51,6 +52,7 @@ VARIABLE = {
     "pow": "x ** 2",
     "requires_grad_": "kusari.Variable(array, requires_grad=False); for a link model.disable_update()",
     "retain_grad": "loss.backward(retain_grad=True)",
+    "softmax": "F.softmax(x, axis=-1)",
     "split": "F.split_axis(x, [2, 5], axis=0): counts of parts, or where they begin",
     "std": "F.sqrt(F.mean((x - F.mean(x)) ** 2))",
     "sub_": _IN_PLACE,
