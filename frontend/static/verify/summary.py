@@ -29,7 +29,7 @@ LARGEST_FOOTPRINT_BYTES = 1 << 27      # beyond, no cache holds it, and bandwidt
 
 
 def signatures(caches: Sequence[ScheduleCache]) -> list[str]:
-    """Return lines on a few signatures: on those that fell back, then on compiled ones, then on others."""
+    """Return lines on a few signatures: first any that fell back, then compiled ones, then others."""
     every = [(o, key, entry) for o in caches for key, entry in o.entries.items()]
     every.sort(key=lambda each: (each[2].fault is None, not _is_compiled(each[0], each[2])))
     lines: list[str] = []
