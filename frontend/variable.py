@@ -14,6 +14,7 @@ from .configuration import config
 from .epochs import Arrays, Given
 from .errors import GradientError, GradientTypeError
 from .operators import Operators
+from .pytorch_names import VARIABLE, answer
 from .utils.arrays import add_arrays, check_array, is_array
 from .variable_devices import VariableDevices
 from .variable_node import VariableNode
@@ -434,6 +435,9 @@ class Variable(VariableText, VariableDevices, Operators):
         copied = memo[id(self)] = type(self).__new__(type(self))
         copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return copied
+
+
+answer(Variable, VARIABLE)
 
 
 def output_variable(array: Any, requires_grad: bool) -> Variable:

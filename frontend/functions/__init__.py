@@ -1,4 +1,6 @@
 """The functions of Variables: ``import kusari.functions as F``."""
+from ..pytorch_names import FUNCTIONS as _FUNCTIONS
+from ..pytorch_names import answer_in_module as _answer
 from .activation.rectifiers import clipped_relu as clipped_relu
 from .activation.rectifiers import crelu as crelu
 from .activation.rectifiers import elu as elu
@@ -222,3 +224,5 @@ from .rnn.n_step import n_step_gru as n_step_gru
 from .rnn.n_step import n_step_lstm as n_step_lstm
 from .rnn.n_step import n_step_rnn as n_step_rnn
 from .util.forget import forget as forget
+
+_answer(globals(), _FUNCTIONS)

@@ -3,6 +3,8 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ..pytorch_names import LINKS as _LINKS
+from ..pytorch_names import hint as _hint
 from .activation.maxout import Maxout as Maxout
 from .activation.prelu import PReLU as PReLU
 from .activation.swish import Swish as Swish
@@ -87,4 +89,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "caffe":  # few programs use it
         return importlib.import_module(".caffe", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_hint(name, _LINKS)}")
