@@ -181,6 +181,13 @@ def test_choices() -> None:
     assert "loss: " in text
 
 
+@pytest.mark.slow
+def test_choices_of_products() -> None:
+    text = bench("choices.py", "products", "--seconds", "0.001")
+    row = next(line for line in text.splitlines() if line.startswith("| lstm"))
+    assert row.count("(") == 3 and "loss: " in text, "all that can compute it are timed, and equal"
+
+
 def test_names_of_kernels() -> None:
     assert tuple(module("kernel_cases").CASES) == module("kernels").NAMES
 

@@ -7,11 +7,10 @@ from itertools import accumulate
 from ..text.array import Array
 from ..text.emitter import Emitter, Index
 from ..text.types import memory_type
+from .cycles import LINE_BYTES
 from .epilogue import Epilogue
 from .operand import Matrices, Results
 from .tile import Tile
-
-LINE_BYTES = 64  # a cache line
 
 
 def whole_lines(elements: int, itemsize: int) -> int:

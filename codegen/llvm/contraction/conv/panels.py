@@ -19,7 +19,7 @@ from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Emitter, Index
 from ...text.tiles import count_tiles, even_tiles, full_tiles, lanes_in, tiles_in
-from ..cycles import MOST_TILE_ROWS, step_cycles, tile_rows
+from ..cycles import MOST_TILE_ROWS, PAGE_BYTES, step_cycles, tile_rows
 from ..epilogue import Finisher, is_heavy
 from ..tile import Factors
 from ..writer import whole_lines
@@ -51,7 +51,7 @@ def choose(spec: ConvSpec, target: Target) -> PanelShape:
     size = spec.dtype.itemsize
     width = target.lanes(size)
     filters = g.rows * g.row_step * size if spec.direction == "forward" else g.depth * g.channel_step * size
-    conflict = g.row_step * size % 4096 == 0
+    conflict = g.row_step * size % PAGE_BYTES == 0
     staging = spec.n * stage_cycles(g.image, g.depth * spec.groups, width)
     found: list[PanelShape] = []
     depth = sum(len(p.taps) for p in g.parts) / len(g.parts) * g.depth

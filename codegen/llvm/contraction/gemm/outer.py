@@ -5,11 +5,13 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from kusari.ir.costs import CLASH_RATIO, COPY_CYCLES, PARTS_RATIO, RESULT_CYCLES, TURN_CYCLES
+
 from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Emitter, Index
 from ...text.tiles import count_tiles, even_tiles, full_tiles, lanes_in, tiles_in
-from ..cycles import MOST_TILE_ROWS, step_cycles, tile_rows
+from ..cycles import MOST_TILE_ROWS, PAGE_BYTES, read_cycles, step_cycles, tile_rows, turning_registers
 from ..epilogue import Epilogue, Finisher
 from ..operand import Matrices
 from ..pack import pack
@@ -22,7 +24,8 @@ from .dot import dot_tile
 class Shape:
     """A tile is at most ``rows`` x ``vectors``; B is packed in panels of ``vectors``, ``block`` of k at a time.
 
-    About ``sweep`` rows meet all panels before the next ones do. ``cycles`` are those of one core for one matrix.
+    About ``sweep`` rows meet all panels before the next ones do. ``cycles`` are those of one core for one matrix,
+    ``products`` the part of them for the tiles.
     """
 
     rows: int
@@ -33,6 +36,7 @@ class Shape:
     sweep: int
     single: int = 0  # the last columns, few enough that rows of A times columns of B are faster than a vector of them
     cycles: float = 0.0
+    products: float = 0.0
 
 
 NEAR_BYTES = 24 << 10  # of A's cache lines, which stay near from one tile of rows to the next
@@ -43,7 +47,7 @@ _JOINT_COLUMNS = 2     # that share the elements loaded of A
 
 
 def choose(work: Matrices, target: Target) -> Shape:
-    """Return the tile of the fewest cycles by count: those of register tiles.
+    """Return the tile of the fewest cycles, with those of packing B, or of reading it for each tile of rows.
 
     Every further kind of tile (a shorter one at an edge) is text to compile, and must save a hundredth of the cycles.
     """
@@ -53,10 +57,12 @@ def choose(work: Matrices, target: Target) -> Shape:
     few = work.a_k == 1 and work.n > width > 1 and work.k >= 4 * width and rest <= _MOST_SINGLE_COLUMNS
     single = rest if few else 0
     columns = -(-work.n // width)
-    conflict = work.a_row * size % 4096 == 0   # rows that far apart share the sets of the first-level cache
+    conflict = work.a_row * size % PAGE_BYTES == 0
+    strided = work.b_column != 1
+    taken = turning_registers(target, size) if strided else 0
     best: tuple[float, int, int, int] | None = None
     for vectors in range(1, min(8, columns) + 1):
-        most = min(tile_rows(target, vectors), 8 if conflict else MOST_TILE_ROWS)
+        most = min(tile_rows(target, vectors, taken), 8 if conflict else MOST_TILE_ROWS)
         kinds = len(full_tiles(work.n, vectors * width))
         for largest in range(max(1, most - 4), most + 1):
             row_tiles = even_tiles(work.m, largest)
@@ -72,7 +78,6 @@ def choose(work: Matrices, target: Target) -> Shape:
                 best = min(best, (cost * (1 + 0.01 * len(row_tiles)), row_tiles[0].size, vectors, single))
     assert best is not None
     step, rows, vectors, single = best
-    strided = work.b_column != 1
     spread = work.k * work.n * size > target.l1_bytes and work.n > vectors * width
     packed = work.k > 0 and (strided or (spread and count_tiles(even_tiles(work.m, rows)) >= 3))
     room = max(target.l2_bytes // 2 // (vectors * width * size), 256) if packed else work.k
@@ -83,7 +88,16 @@ def choose(work: Matrices, target: Target) -> Shape:
     if blocks > 1 and single:
         return choose(replace(work, a_k=0), target)   # not among sums that are stored
     sweep = max(FAR_BYTES // max(work.k * size, 1), SWEEP_ROWS)
-    return Shape(rows, vectors, width, packed, block, sweep, single, step * work.k)
+    cycles = step * work.k
+    if packed:
+        cycles += (TURN_CYCLES if strided else COPY_CYCLES) * work.k * columns
+    else:
+        parts = work.n > vectors * width
+        reading = read_cycles(work, target) * count_tiles(even_tiles(work.m, rows)) * (PARTS_RATIO if parts else 1)
+        clash = parts and work.b_k * size % PAGE_BYTES == 0
+        cycles = max(cycles, reading) * (CLASH_RATIO if clash else 1)
+    return Shape(rows, vectors, width, packed, block, sweep, single, cycles + RESULT_CYCLES * work.m * columns,
+                 step * work.k)
 
 
 def suits_rows_first(work: Matrices, shape: Shape, target: Target) -> bool:
