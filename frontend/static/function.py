@@ -84,7 +84,7 @@ class StaticFunction:
             cache = None
             if on_links is None:
                 on_links = bool(args) and issubclass(type(args[0]), Link)
-            if on_links:  # the quickest way where it is one
+            if on_links:  # the fast path, if there is one
                 try:
                     caches = args[0]._static_caches
                     cache = caches[static] if type(caches) is dict else None
