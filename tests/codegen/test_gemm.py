@@ -96,8 +96,8 @@ def test_rows_meet_all_panels_where_much_passes_by(jit, shape, trans) -> None:
        st.sampled_from(TURNS), st.integers(1, 5), st.integers(0, 3))
 def test_any_shape_by_any_algorithm(jit, m, n, k, transa, transb, nth, target, batch, turn) -> None:
     spec = GemmSpec(m, n, k, transa, transb, batch=batch)
-    found = candidates(matrices(spec), TARGETS[target])
-    check(jit, spec, target=target, nth=nth, algorithm=found[turn % len(found)].name)
+    found = candidates(matrices(spec), TARGETS[target]) if m and n else ()
+    check(jit, spec, target=target, nth=nth, algorithm=found[turn % len(found)].name if found else None)
 
 
 @pytest.mark.parametrize(("shape", "transb", "expected"), [

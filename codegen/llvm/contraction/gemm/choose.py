@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 from kusari.ir import Arg, Choice
 
@@ -32,24 +32,24 @@ def choose(spec: GemmSpec, target: Target) -> Choice:
     return explanation(candidates(matrices(replace(spec, exprs=(Arg(0),), operands=())), target))
 
 
+# In the order in which equal counts are taken: the module of each algorithm, and the writer in it.
+_ALGORITHMS: dict[str, tuple[Any, type[ProductWriter[Any]]]] = {
+    "outer": (outer, outer.Outer), "stream": (stream, stream.Stream), "dot": (dot, dot.Dot),
+    "lines": (lines, lines.Lines)}
+
+
 @lru_cache(maxsize=256)
 def candidates(work: Matrices, target: Target) -> list[Candidate]:
     """Return the algorithms that can compute a product, those of the fewest cycles first."""
-    found = [Candidate(outer.choose(work, target).cycles, "outer")]
-    found += [Candidate(module.choose(work, target).cycles, name)
-              for name, module in (("stream", stream), ("dot", dot), ("lines", lines)) if module.suits(work, target)]
+    found = [Candidate(module.choose(work, target).cycles, name)
+             for name, (module, _) in _ALGORITHMS.items() if name == "outer" or module.suits(work, target)]
     return sorted(found, key=lambda c: c.cycles)
 
 
-def writer_of(em: Emitter, work: Matrices, algorithm: str) -> ProductWriter:
+def writer_of(em: Emitter, work: Matrices, algorithm: str) -> ProductWriter[Any]:
     """The writer of a product by an algorithm, which suits it."""
-    if algorithm == "stream":
-        return stream.Stream(em, work, stream.choose(work, em.target))
-    if algorithm == "dot":
-        return dot.Dot(em, work, dot.choose(work, em.target))
-    if algorithm == "lines":
-        return lines.Lines(em, work, lines.choose(work, em.target))
-    return outer.Outer(em, work, outer.choose(work, em.target))
+    module, writer = _ALGORITHMS[algorithm]
+    return writer(em, work, module.choose(work, em.target))
 
 
 def matrices(spec: GemmSpec) -> Matrices:

@@ -9,7 +9,6 @@ from kusari.ir.costs import CLASH_RATIO, LANE_CYCLES, LOAD_CYCLES
 
 from ....target import Target
 from ...text.array import Array
-from ...text.emitter import Emitter
 from ...text.tiles import count_tiles, each_tile, even_tiles, tiles_in
 from ..cycles import PAGE_BYTES, read_cycles
 from ..epilogue import Epilogue, Finisher
@@ -74,15 +73,11 @@ def room_for_sums(target: Target) -> int:
     return target.registers * 3 // 4 if target.has_fma else target.registers * 9 // 16
 
 
-class Dot(ProductWriter):
+class Dot(ProductWriter[DotShape]):
     """Writes tiles of rows x columns of sums; needs ``a_k == b_k == 1`` and ``k`` of at least one vector."""
 
-    def __init__(self, em: Emitter, work: Matrices, shape: DotShape) -> None:
-        super().__init__(em, work)
-        self.shape = shape
-
     def prepare(self) -> None:
-        work, shape = self.work, self.shape
+        work, shape = self.work, self.plan
         self.row_tiles, self.column_tiles = even_tiles(work.m, shape.rows), even_tiles(work.n, shape.columns)
         self.finisher = Finisher(self.em, work, self.width, self.width, shape.rows)
 

@@ -8,16 +8,11 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from kusari.ir.costs import (
-    BROADCAST_CYCLES,
-    PRODUCT_CYCLES,
-    RESULT_CYCLES,
-    SUMS_CYCLES,
-)
+from kusari.ir.costs import BROADCAST_CYCLES, PRODUCT_CYCLES, RESULT_CYCLES, SUMS_CYCLES
 
 from ....target import Target
 from ...text.array import Array
-from ...text.emitter import Emitter, Index
+from ...text.emitter import Index
 from ...text.tiles import full_tiles, tiles_in
 from ..cycles import read_cycles
 from ..epilogue import Epilogue, Finisher
@@ -55,21 +50,17 @@ def choose(work: Matrices, target: Target) -> LinesShape:
     return LinesShape(depth, vectors, cycles + work.k * work.m * BROADCAST_CYCLES)
 
 
-class Lines(ProductWriter):
+class Lines(ProductWriter[LinesShape]):
     """Writes one kernel. The scratch of a thread holds the sums of a strip of columns, a line for each row of A."""
 
-    def __init__(self, em: Emitter, work: Matrices, shape: LinesShape) -> None:
-        super().__init__(em, work)
-        self.depth, self.strip_vectors = shape.depth, shape.vectors
-
     def prepare(self) -> None:
-        self.stride = self.strip_vectors * self.width
+        self.stride = self.plan.vectors * self.width
         self.finisher = Finisher(self.em, self.work, self.width, self.stride)
         self.own, = self.scratch(self.work.m * self.stride)
 
     def product(self, epilogue: Epilogue, a: Array, b: Array, split: bool) -> None:
         """Threads share the columns."""
-        em, n, width, most = self.em, self.work.n, self.width, self.strip_vectors
+        em, n, width, most = self.em, self.work.n, self.width, self.plan.vectors
         lo, hi = em.chunk(n // width) if split else (0, n // width)
         for i in em.each(lo, hi, most):
             self.strip(epilogue, a, b, i, em.min(em.add(i, most), hi), width)
@@ -80,9 +71,9 @@ class Lines(ProductWriter):
     def strip(self, epilogue: Epilogue, a: Array, b: Array, first: Index, end: Index, valid: int) -> None:
         """All of k for the vectors of columns from ``first`` to ``end``, each of ``valid`` lanes."""
         em, work = self.em, self.work
-        start = min(self.depth, work.k)
+        start = min(self.plan.depth, work.k)
         self.add(a, b, 0, start, first, end, valid, fresh=True)
-        for p, depth in tiles_in(em, full_tiles(work.k - start, self.depth)):
+        for p, depth in tiles_in(em, full_tiles(work.k - start, self.plan.depth)):
             self.add(a, b, em.add(p, start), depth, first, end, valid, fresh=False)
         column, count = em.mul(first, self.width), em.sub(end, first)
         self.finisher.vectors(epilogue, self.own, 0, work.m, column, count, valid)

@@ -13,7 +13,7 @@ from kusari.ir.costs import CLASH_CYCLES, LANE_CYCLES, TURN_CYCLES
 
 from ....target import Target
 from ...text.array import Array
-from ...text.emitter import Emitter, Index
+from ...text.emitter import Index
 from ...text.tiles import Tiles, count_tiles, each_tile, even_tiles, full_tiles, tiles_in
 from ..cycles import PAGE_BYTES, read_cycles, step_cycles
 from ..epilogue import Epilogue, Finisher
@@ -101,23 +101,19 @@ def rest_parts(target: Target, rest: int) -> list[range]:
     return [range(at, min(at + room, rest)) for at in range(0, rest, room)]
 
 
-class Stream(ProductWriter):
+class Stream(ProductWriter[Layout]):
     """Writes one kernel. Invariant: in the scratch of a thread packed rows come first, then the strip's buffer."""
 
-    def __init__(self, em: Emitter, work: Matrices, layout: Layout) -> None:
-        super().__init__(em, work)
-        self.layout = layout
-
     def prepare(self) -> None:
-        self.packed = self.layout.vectors * self.width
-        self.own, self.buffer = self.scratch(self.packed * self.work.k, self.width * self.layout.stride)
+        self.packed = self.plan.vectors * self.width
+        self.own, self.buffer = self.scratch(self.packed * self.work.k, self.width * self.plan.stride)
         self.finisher = Finisher(self.em, self.work, self.width, self.width, self.width)
 
     def product(self, epilogue: Epilogue, a: Array, b: Array, split: bool) -> None:
         """Threads share the columns."""
         em, work, width = self.em, self.work, self.width
         turned = replace(work, b_k=work.a_k, b_column=work.a_row)
-        for t in self.layout.panels:
+        for t in self.plan.panels:
             padded = max(t.stop * width - work.m, 0)   # of the last panel, which may not be full
             whole = replace(t, count=t.count - (padded > 0))
             last = [replace(whole, count=1, start=whole.stop)] if padded else []
@@ -132,8 +128,8 @@ class Stream(ProductWriter):
 
     def strip(self, a: Array, weight: Array, breadth: int) -> None:
         """The sums of ``breadth`` columns, into the buffer: a line for each column, the rows along it."""
-        em, work, stride = self.em, self.work, self.layout.stride
-        for t in self.layout.panels:
+        em, work, stride = self.em, self.work, self.plan.stride
+        for t in self.plan.panels:
             lines = panel_lines(work, em.target, t.size)
             for at, vectors in tiles_in(em, [t]):
                 first = em.mul(at, self.width)
@@ -141,7 +137,7 @@ class Stream(ProductWriter):
                 for line, count in each_tile(em, breadth, lines):
                     sums = self.multiply(weight.at(em.mul(line, work.b_column)), rows, count, vectors)
                     self.tile.store(sums, self.buffer.at(em.add(em.mul(line, stride), first)), stride, vectors)
-        if self.layout.rest:
+        if self.plan.rest:
             self.dots(a.at(self.packed * work.a_row), weight, breadth)
 
     def multiply(self, weight: Array, rows: Array, count: int, vectors: int) -> list[str]:
@@ -159,7 +155,7 @@ class Stream(ProductWriter):
 
     def dots(self, a: Array, weight: Array, breadth: int) -> None:
         """The rows that do not fill a vector, as the last elements of the buffer's lines."""
-        em, work, rest = self.em, self.work, self.layout.rest
+        em, work, rest = self.em, self.work, self.plan.rest
         turned = replace(work, a_row=work.b_column, b_column=work.a_row)
         for line, count in each_tile(em, breadth, rest_lines(em.target, rest)):
             source = weight.at(em.mul(line, work.b_column))
@@ -168,12 +164,12 @@ class Stream(ProductWriter):
                 sums = dot_tile(self.tile, turned, source, a.at(part.start * work.a_row), count, some)
                 for i in range(count):
                     x = lane_sums(self.tile, sums[i * some:(i + 1) * some])
-                    place = em.add(em.mul(em.add(line, i), self.layout.stride), self.packed + part.start)
+                    place = em.add(em.mul(em.add(line, i), self.plan.stride), self.packed + part.start)
                     self.buffer.store(x, place, min(some, self.width))
 
     def finish(self, epilogue: Epilogue, column: Index, breadth: int) -> None:
         """Transpose square blocks of the buffer and apply the epilogue to their rows."""
         known = epilogue.columns(column, self.width, breadth) if not self.finisher.heavy else None
         for row, rows in each_tile(self.em, self.work.m, self.width):
-            xs = self.buffer.at(row).turned([j * self.layout.stride for j in range(breadth)])[:rows]
+            xs = self.buffer.at(row).turned([j * self.plan.stride for j in range(breadth)])[:rows]
             self.finisher.finish(epilogue, xs, row, rows, column, [breadth], known)
