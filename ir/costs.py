@@ -60,6 +60,8 @@ WINOGRAD_SHARED_WEIGHT_CYCLES = {2: 200, 4: 400}
 WINOGRAD_OWN_WEIGHT_CYCLES = {2: 80, 4: 150}
 WINOGRAD_GRADIENT_CYCLES = {2: 70, 4: 120}
 
+PAGE_BYTES = 1 << 12  # lines whole pages apart share the sets of a cache
+
 _SLOWER = frozenset(("true_divide", "sqrt", "floor_divide", "remainder"))
 
 

@@ -12,7 +12,6 @@ from .operand import Matrices
 
 MOST_TILE_ROWS = 14
 LINE_BYTES = 64    # a cache line
-PAGE_BYTES = 4096  # rows that far apart share the sets of the first-level cache
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from kusari.ir.costs import BROADCAST_CYCLES, CLASH_RATIO, LOAD_CYCLES
+from kusari.ir.costs import BROADCAST_CYCLES, CLASH_RATIO, LOAD_CYCLES, PAGE_BYTES
 
 from ....contractions import ConvSpec
 from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Emitter, Index
 from ...text.tiles import each_index, each_tile, full_tiles, lanes_in
-from ..cycles import PAGE_BYTES
 from ..epilogue import Epilogue, Finisher
 from ..tile import Factors
 from ..writer import LINE_BYTES, whole_lines

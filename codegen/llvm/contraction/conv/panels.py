@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from kusari.ir import Arg
-from kusari.ir.costs import GATHER_CYCLES
+from kusari.ir.costs import GATHER_CYCLES, PAGE_BYTES
 
 from ....contractions import ConvSpec
 from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Emitter, Index
 from ...text.tiles import count_tiles, even_tiles, full_tiles, lanes_in, tiles_in
-from ..cycles import MOST_TILE_ROWS, PAGE_BYTES, step_cycles, tile_rows
+from ..cycles import MOST_TILE_ROWS, step_cycles, tile_rows
 from ..epilogue import Finisher, is_heavy
 from ..tile import Factors
 from ..writer import whole_lines

@@ -5,12 +5,12 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kusari.ir.costs import CLASH_RATIO, LANE_CYCLES, LOAD_CYCLES
+from kusari.ir.costs import CLASH_RATIO, LANE_CYCLES, LOAD_CYCLES, PAGE_BYTES
 
 from ....target import Target
 from ...text.array import Array
 from ...text.tiles import count_tiles, each_tile, even_tiles, tiles_in
-from ..cycles import PAGE_BYTES, read_cycles
+from ..cycles import read_cycles
 from ..epilogue import Epilogue, Finisher
 from ..operand import Matrices
 from ..tile import Tile

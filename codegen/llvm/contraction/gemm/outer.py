@@ -5,13 +5,13 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from kusari.ir.costs import CLASH_RATIO, COPY_CYCLES, PARTS_RATIO, RESULT_CYCLES, TURN_CYCLES
+from kusari.ir.costs import CLASH_RATIO, COPY_CYCLES, PAGE_BYTES, PARTS_RATIO, RESULT_CYCLES, TURN_CYCLES
 
 from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Emitter, Index
 from ...text.tiles import count_tiles, even_tiles, full_tiles, lanes_in, tiles_in
-from ..cycles import MOST_TILE_ROWS, PAGE_BYTES, read_cycles, step_cycles, tile_rows, turning_registers
+from ..cycles import MOST_TILE_ROWS, read_cycles, step_cycles, tile_rows, turning_registers
 from ..epilogue import Epilogue, Finisher
 from ..operand import Matrices
 from ..pack import pack

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from kusari.ir.costs import CLASH_CYCLES, LANE_CYCLES, TURN_CYCLES
+from kusari.ir.costs import CLASH_CYCLES, LANE_CYCLES, PAGE_BYTES, TURN_CYCLES
 
 from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Index
 from ...text.tiles import Tiles, count_tiles, each_tile, even_tiles, full_tiles, tiles_in
-from ..cycles import PAGE_BYTES, read_cycles, step_cycles
+from ..cycles import read_cycles, step_cycles
 from ..epilogue import Epilogue, Finisher
 from ..operand import Matrices
 from ..pack import pack
