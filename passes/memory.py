@@ -167,7 +167,7 @@ def plan(graph: Graph, *, copy_in_below: int = 0, copy_out_below: int = 0, kept:
 
 
 class _Planner:
-    """Gives each root a slot, in the order of the methods below: what comes first has the choice.
+    """Gives each root a slot, in the order of the methods below: earlier ones have the choice.
 
     ``slots`` are of roots; those in the arena get their offset in the end, from their ``parts``: a block and an offset
     in it. ``open`` are the blocks of roots that will be read again.

@@ -322,7 +322,7 @@ class StaticFunction:
             return None
 
     def step_class(self) -> Any:
-        """Return what compiles a whole training step."""
+        """Return the class of compiled training steps."""
         return _sessions().SessionStep if self.in_session else Step
 
     def run_step(self, optimizer: Any, first: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -104,6 +104,14 @@ def test_docstrings_name_their_subject_with_a_noun(folder: str) -> None:
     assert wrong == []
 
 
+@pytest.mark.parametrize("folder", COMPILER)
+def test_verbs_of_docstrings_have_nouns_as_objects(folder: str) -> None:
+    """Not "Return what a cell holds", but "Return the object in a cell"."""
+    wrong = [f"{place} {text.splitlines()[0]}" for file in files(folder) for place, text in docstrings(file)
+             if re.match(r"[A-Z]\w+ (?:back |a copy of )?what\b", text)]
+    assert wrong == []
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_docstrings_and_comments_are_in_plain_english(folder: str) -> None:
     found = [file for file in files(folder) if PHRASE.search(" ".join(file.read_text("utf-8").split()))]

@@ -87,7 +87,7 @@ class ProductWriter(Writer, Generic[Plan]):
         return self.scratch_bytes
 
     def prepare(self) -> None:
-        """Write what comes once: the addresses of scratch memory, buffers on the stack."""
+        """Write the parts that come once: the addresses of scratch memory, buffers on the stack."""
         raise NotImplementedError
 
     def product(self, epilogue: Epilogue, a: Array, b: Array, split: bool) -> None:

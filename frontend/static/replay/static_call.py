@@ -1,4 +1,4 @@
-"""The graph node of one replay: what define-by-run sees of it."""
+"""The graph node of one replay, the part of it that define-by-run sees."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
