@@ -176,7 +176,7 @@ class Schedule:
         return self._checkpointing is not None
 
     def computed_again(self, call: Any, arrays: Sequence[Any]) -> dict[Value, Any]:
-        """Compute the values that a call on ``arrays`` would have saved without checkpoints; ``call`` are its arguments.
+        """Compute the values that a call on ``arrays`` would save without checkpoints; ``call`` are its arguments.
         """
         assert self._checkpointing is not None
         values, compiled, used, final = self._checkpointing.again(self.saved)
