@@ -18,6 +18,7 @@ from kusari.ir import SCALAR, Arg, Call, Expr, Symbol, cast_name, substitute, us
 from kusari.ir.symbol import derivative, expr_of
 
 from . import backend
+from .broadcasting import broadcast_to, sum_to
 from .callsite import user_location
 from .errors import ArrayTypeError
 from .function_names import class_name, shown_label
@@ -191,7 +192,6 @@ def _fit(gx: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     if gx.dtype != dtype:
         gx = cast_body(dtype)(gx)
     if gx.shape != shape:
-        from .functions import broadcast_to, sum_to
         shrinks = gx.ndim >= len(shape) and all(
             n in (1, g) for g, n in zip(gx.shape[gx.ndim - len(shape):], shape, strict=True))
         gx = sum_to(gx, shape) if shrinks else broadcast_to(gx, shape)

@@ -134,3 +134,14 @@ def explain_index(error: IndexError, label: str, arrays: tuple[Any, ...], where:
                 for i, array in enumerate(arrays) if array.dtype.kind in "iu" and array.size]
         error.args = "\n".join([str(error), f"Invalid operation is performed in: {label} (Forward)", *held,
                                 f"Applied at: {where}"]),
+
+
+def wrong_gradient(function: Any, problem: str, kind: type[Exception] = GradientError) -> Exception:
+    """Return the error for what a function's backward did wrong."""
+    lines = [problem, f"  function={type(function).__name__} ({function.label})"]
+    for index, x in enumerate(function.inputs or ()):
+        lines.append(f"    input {index}: shape={x.shape} dtype={x.dtype}")
+    for index, reference in enumerate(function.outputs or ()):
+        y = reference()
+        lines.append(f"    output {index}: " + ("not available" if y is None else f"shape={y.shape} dtype={y.dtype}"))
+    return kind("\n".join(lines))

@@ -7,9 +7,8 @@ import weakref
 from typing import Any
 
 from .backends import cuda
-from .backprop import wrong_gradient
 from .configuration import force_backprop_mode, no_backprop_mode
-from .errors import GradientTypeError
+from .errors import GradientTypeError, wrong_gradient
 from .function_hook import FunctionHook
 from .function_node import FunctionNode
 from .utils.arrays import is_array

@@ -13,6 +13,7 @@ from .backends.chainerx import is_chainerx_array
 from .configuration import config
 from .epochs import Arrays, Given
 from .errors import GradientError, GradientTypeError
+from .graph_walks import unchain_behind
 from .operators import Operators
 from .pytorch_names import VARIABLE, answer
 from .utils.arrays import add_arrays, check_array, is_array
@@ -358,7 +359,6 @@ class Variable(VariableText, VariableDevices, Operators):
 
     def unchain_backward(self) -> None:
         """Cut the graph everywhere behind this variable: nothing before it is kept any longer."""
-        from .graph_walks import unchain_behind
         unchain_behind(self.node)
 
     def backward(self, retain_grad: bool = False, enable_double_backprop: bool = False,
@@ -446,6 +446,9 @@ def output_variable(array: Any, requires_grad: bool) -> Variable:
     variable._array = array
     variable._requires_grad = requires_grad
     return variable
+
+
+VariableNode.new_variable = output_variable
 
 
 def as_variable(obj: Any) -> Variable:

@@ -313,11 +313,7 @@ def _device_of(*args: Any) -> Any:
     return DummyDevice
 
 
-def get_array_module(*args: Any) -> Any:
-    """Return ``cupy`` when an argument is a CuPy array (or holds one), else ``numpy``."""
-    from ..backend import get_array_module as find
-
-    return find(*args)
+get_array_module: Callable[..., Any]  # `kusari.backend.get_array_module`, which that module installs
 
 
 def memoize(for_each_device: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -85,7 +85,7 @@ class StaticFunction:
             cache = None
             if on_links is None:
                 on_links = bool(args) and issubclass(type(args[0]), Link)
-            if on_links:  # the quickest way where it is one
+            if on_links:  # the fast path, if there is one
                 try:
                     caches = args[0]._static_caches
                     cache = caches[static] if type(caches) is dict else None
@@ -326,7 +326,7 @@ class StaticFunction:
             return None
 
     def step_class(self) -> Any:
-        """Return what compiles a whole training step."""
+        """Return the class of compiled training steps."""
         return _sessions().SessionStep if self.in_session else Step
 
     def run_step(self, optimizer: Any, first: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -18,15 +18,16 @@ MOST_SECONDS = 60  # a hang, and no measure: machines may be busy
 @ranks.needs_mpi
 @pytest.mark.parametrize(("kind", "said"), [
     ("raise", r"(?s)^[^*]*Traceback.*ZeroDivisionError: the cause.*uncaught exception on rank 1; MPI_Abort"),
-    ("raise in a thread", r"(?s)ZeroDivisionError.*uncaught exception on rank 1; MPI_Abort"),
-    ("exit", r"rank 1 has ended its program, and rank 0 waits for it in \w+ at .*faulty.py"),
-    ("return", r"rank 1 has ended its program, and rank 0 waits for it in \w+ at .*faulty.py"),
-    ("kill", r"KILLED BY SIGNAL|EXIT STRING: Killed|EXIT CODE: 9"),
-    ("other call", r"(?s)ranks do not make the same call:.*|every rank waits for another one"),
-    ("message", r"(?s)every rank waits for another one:\n  rank 0 waits in \w+ at .*faulty.py.*"
-                r"rank 1 waits in recv\(source=0\) at .*faulty.py:\d+, in fail"),
-    ("skip", r"ranks do not make the same call|every rank waits"),
-    ("shape", r"ranks do not make the same call|every rank waits"),
+    *[pytest.param(*case, marks=pytest.mark.slow) for case in (
+        ("raise in a thread", r"(?s)ZeroDivisionError.*uncaught exception on rank 1; MPI_Abort"),
+        ("exit", r"rank 1 has ended its program, and rank 0 waits for it in \w+ at .*faulty.py"),
+        ("return", r"rank 1 has ended its program, and rank 0 waits for it in \w+ at .*faulty.py"),
+        ("kill", r"KILLED BY SIGNAL|EXIT STRING: Killed|EXIT CODE: 9"),
+        ("other call", r"(?s)ranks do not make the same call:.*|every rank waits for another one"),
+        ("message", r"(?s)every rank waits for another one:\n  rank 0 waits in \w+ at .*faulty.py.*"
+                    r"rank 1 waits in recv\(source=0\) at .*faulty.py:\d+, in fail"),
+        ("skip", r"ranks do not make the same call|every rank waits"),
+        ("shape", r"ranks do not make the same call|every rank waits"))],
 ])
 def test_one_rank_ends_all(kind: str, said: str) -> None:
     code, out, err, _ = ranks.run([SCRIPT, kind.replace(" ", "_"), "1"], seconds=MOST_SECONDS)
@@ -41,6 +42,7 @@ def test_an_exception_is_the_first_that_is_printed() -> None:
 
 
 @ranks.needs_mpi
+@pytest.mark.slow
 def test_scripts_under_the_alias_end_all_ranks() -> None:
     code, _, err, _ = ranks.run(["-m", "kusari", "run", SCRIPT, "raise", "1"], seconds=MOST_SECONDS)
     assert code not in (0, -1) and "MPI_Abort() ends all ranks" in err, err

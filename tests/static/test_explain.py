@@ -173,6 +173,7 @@ def test_locations_are_the_users() -> None:
     assert len(places) == 5 and {re.sub(r":\d+$", "", p) for p in places} == {"test_explain.py", "optimizer"}
 
 
+@pytest.mark.slow
 def test_why_a_convolution_has_its_algorithm() -> None:
     class Net(kusari.Chain):
         def __init__(self) -> None:

@@ -8,13 +8,13 @@ import numpy as np
 from kusari.ir.symbol import cast, where
 
 from ... import backend
+from ...broadcasting import broadcast_to
 from ...callsite import caller
 from ...configuration import config
 from ...function_node import FunctionNode
 from ...utils import type_check
 from ...utils.arrays import force_array
 from ...variable import Variable, as_variable
-from ..array.broadcast import broadcast_to
 
 
 def uniform(xp: Any, shape: tuple[int, ...]) -> Any:
