@@ -147,7 +147,7 @@ def report(found: dict[str, Any], ddp: dict[str, float]) -> None:
     print(f"{'milliseconds':18} " + " ".join(f"{kind:>8}" for kind in (*KINDS, *["ddp"] * bool(ddp)))
           + "    share   reduced per step")
     for name, row in found["models"].items():
-        times = [row[kind] for kind in KINDS] + [ddp[name]] * bool(ddp)
+        times = [*(row[kind] for kind in KINDS), *([ddp[name]] if ddp else [])]
         size = sum(bucket["nbytes"] for bucket in row["buckets"])
         share = 1 - row["alone"] / row["reduced"]
         print(f"{name:18} " + " ".join(f"{t * 1e3:8.2f}" for t in times)
