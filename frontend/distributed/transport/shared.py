@@ -7,7 +7,7 @@ same on every rank to the bit. Messages of MPI would copy the same data four tim
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ class Region:
 
         self.nbytes = nbytes
         self.rank, self.size = line.Get_rank(), line.Get_size()
-        self.watch = watch
+        self._watch, self._members = watch, watch.members(line)
         head = 3 * self.size * _LINE_BYTES if self.rank == 0 else 0
         info = MPI.Info.Create({"alloc_shared_noncontig": "true"})
         self._window = MPI.Win.Allocate_shared(head + nbytes, 1, info, line)
@@ -65,13 +65,17 @@ class Region:
         """Begin a round, once all ranks are through with the one before."""
         self.busy = True
         if not self.all_have(_READ, self.rounds):
-            self.watch.until(lambda: self.all_have(_READ, self.rounds), place)
+            self.until(lambda: self.all_have(_READ, self.rounds), place)
 
     def end(self) -> None:
         """End a round: this rank has read all sums."""
         self.rounds += 1
         self.count(_READ, self.rounds)
         self.busy = False
+
+    def until(self, done: Callable[[], bool], place: Place) -> None:
+        """Return when ``done()`` is true: see `Watch.until`."""
+        self._watch.until(done, place.among(self._members))
 
     def synchronize(self) -> None:
         """Order what this rank wrote, and what it reads, by time."""
@@ -131,7 +135,7 @@ class SharedSum:
     def wait(self) -> None:
         """Return when the sum is there."""
         if not self.poll():
-            self._region.watch.until(self.poll, self._place)
+            self._region.until(self.poll, self._place)
 
     def write(self, at: int, out: np.ndarray) -> None:
         """Write a part of the sum, from the element ``at`` on, to an array."""
