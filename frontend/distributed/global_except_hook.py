@@ -1,11 +1,13 @@
 """The end of all ranks where one of them fails: ``MPI_Abort`` after the traceback of an uncaught exception.
 
 The package adds the hook where there are several ranks, as without it the others would wait for ever; before MPI runs
-they wait for this one in ``MPI_Init``, and a launcher only ends them when it ends by a signal.
+they wait for this one in ``MPI_Init``, and a launcher only ends them when it ends by a signal. A rank that a signal like
+SIGSEGV ends prints its traceback, too (`faulthandler`).
 ``CHAINERMN_FORCE_ABORT_ON_EXCEPTION=1`` adds it at once, ``CHAINERMN_FORCE_ABORT_ON_EXCEPTION=0`` never.
 """
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -61,6 +63,8 @@ def abort() -> None:
 
 
 def _add() -> None:
+    if not faulthandler.is_enabled() and sys.__stderr__ is not None:
+        faulthandler.enable(sys.__stderr__)  # signals that end a rank: the launcher names one of all that have ended
     _state["hook"] = sys.excepthook
     sys.excepthook = _handle
     threading.excepthook = _handle_in_thread
