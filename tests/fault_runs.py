@@ -1,8 +1,9 @@
 """Runs in which a rank fails at a random time: ``python tests/fault_runs.py [RUNS] [--first SEED] [--jobs N]``.
 
 Each run starts two or three ranks of `faulty.py`, with a communicator and an optimizer by chance, and sends a signal to
-one of them: while it imports, in MPI_Init or in its training; SIGUSR1 has it raise an exception. A run is good if all ranks end within `MOST_SECONDS`, with
-an exit code that is not 0 and a cause that is named. The table has a row for each kind of fault.
+one of them: while it imports, in MPI_Init or in its training; SIGUSR1 has it raise an exception. A run is good if all
+ranks end within `MOST_SECONDS`, with an exit code that is not 0 and a cause that is named. The table has a row for each
+kind of fault.
 """
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ import mpi_ranks as ranks
 MOST_SECONDS = 20.0
 START_SECONDS = 120.0  # that processes may take to be there on a busy machine
 LATEST_SECONDS = 3.0  # of a fault, from the start of the processes
-# The signals, and the line that names the cause: Python's, or that of MPICH's launcher (which gives the bits of all exit
-# codes together as the exit code: a rank that SIGINT ends, and others that it then kills, are signal 2 | 9).
+# The signals, and the line that names the cause: Python's, or that of MPICH's launcher. Its exit code has the bits of
+# all exit codes: where SIGINT ends a rank, and the launcher kills the others, 2 | 9.
 KINDS = {"SIGKILL": r"SIGNAL: 9|EXIT CODE: 9\b|Killed", "SIGTERM": r"SIGNAL: 15|EXIT CODE: 15\b|Terminated",
          "SIGABRT": r"SIGNAL: 6|EXIT CODE: 6\b|Aborted|Abort", "SIGSEGV": r"SIGNAL: 11|EXIT CODE: 11\b|Segmentation",
          "SIGINT": r"KeyboardInterrupt|SIGNAL: 2|EXIT CODE: (2|130)\b|Interrupt",
@@ -35,7 +36,7 @@ COMMUNICATORS = ("pure_nccl", "flat", "naive", "hierarchical", "messages", "doub
 
 @dataclass(frozen=True)
 class Found:
-    """The end of a run: the fault, the exit code, whether its cause is named, and seconds from the signal to the end."""
+    """The end of a run: the fault, the exit code, whether its cause is named, seconds from the signal to the end."""
 
     kind: str
     about: str
@@ -80,9 +81,10 @@ def table(found: list[Found]) -> str:
         rows = [x for x in found if x.kind == kind]
         seconds = [x.seconds for x in rows]
         codes = ", ".join(map(str, sorted({x.code for x in rows})))
-        lines.append(f"| {kind}{' (raises)' if kind == 'SIGUSR1' else ''} | {len(rows)} | {sum(x.good for x in rows)} | "
+        lines.append(f"| {kind} | {len(rows)} | {sum(x.good for x in rows)} | "
                      f"{statistics.median(seconds):.1f} | {max(seconds):.1f} | {codes} |")
-    return "\n".join([*lines, f"{len(found)} runs, {sum(not x.good for x in found)} without a named cause or not in time"])
+    bad = sum(not x.good for x in found)
+    return "\n".join([*lines, f"{len(found)} runs, {bad} without a named cause or not in time"])
 
 
 def main() -> int:

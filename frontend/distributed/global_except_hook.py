@@ -1,8 +1,8 @@
 """The end of all ranks where one of them fails: ``MPI_Abort`` after the traceback of an uncaught exception.
 
 The package adds the hook where there are several ranks, as without it the others would wait for ever; before MPI runs
-they wait for this one in ``MPI_Init``, and a launcher only ends them when it ends by a signal. A rank that a signal like
-SIGSEGV ends prints its traceback, too (`faulthandler`).
+they wait for this one in ``MPI_Init``, and a launcher only ends them when it ends by a signal. A rank that a signal
+like SIGSEGV ends prints its traceback, too (`faulthandler`).
 ``CHAINERMN_FORCE_ABORT_ON_EXCEPTION=1`` adds it at once, ``CHAINERMN_FORCE_ABORT_ON_EXCEPTION=0`` never.
 """
 from __future__ import annotations
@@ -46,8 +46,8 @@ def abort() -> None:
     sys.stdout.flush()
     if "mpi4py.MPI" not in sys.modules:
         if launched_ranks() > 1:
-            print("\nkusari.distributed: uncaught exception before MPI_Init(); SIGTERM ends all ranks.", file=sys.stderr,
-                  flush=True)
+            print("\nkusari.distributed: uncaught exception before MPI_Init(); SIGTERM ends all ranks.",
+                  file=sys.stderr, flush=True)
             time.sleep(FORWARDING_SECONDS)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)

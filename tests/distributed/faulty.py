@@ -1,4 +1,5 @@
 """A training on which faults are tried: ``faulty.py KIND RANK``."""
+# ruff: noqa: E402
 from __future__ import annotations
 
 import os

@@ -38,7 +38,7 @@ def test_an_exception_is_the_first_that_is_printed() -> None:
 
 @ranks.needs_mpi
 def test_an_exception_before_mpi_runs_ends_ranks_that_wait_for_it() -> None:
-    program = ("import os, kusari.distributed as d\nif os.environ['PMI_RANK'] == '1': 1 // 0\nd.create_communicator()\n")
+    program = "import os, kusari.distributed as d\nif os.environ['PMI_RANK'] == '1': 1 // 0\nd.create_communicator()"
     code, _, err, _ = ranks.run(["-c", program], seconds=MOST_SECONDS)
     assert code not in (0, -1) and err.lstrip().startswith("Traceback"), err
     assert "ZeroDivisionError" in err and "uncaught exception before MPI_Init(); SIGTERM ends all ranks" in err, err

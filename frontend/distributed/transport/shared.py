@@ -17,7 +17,7 @@ from .watch import Place, Watch
 __all__ = ["MessageSum", "Region", "SharedSum", "free_bytes", "shared_bytes"]
 
 _LINE_BYTES = 64  # apart, so that ranks do not wait for each other's cache lines
-_FILLED, _ADDED, _READ = range(3)  # counters of each rank: sums it has filled in, pieces it has added, rounds it has read
+_FILLED, _ADDED, _READ = range(3)  # counters of each rank: of sums it has filled in, pieces it has added, rounds read
 
 
 def free_bytes() -> int:
