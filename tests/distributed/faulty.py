@@ -7,19 +7,19 @@ import signal
 import sys
 import threading
 import time
-from pathlib import Path
 
 FOLDER = os.environ.get("FAULTY_FOLDER", "")
-if FOLDER:  # of random faults, which may come from here on
-    os.makedirs(os.path.join(FOLDER, "pids"), exist_ok=True)
-    os.symlink(str(os.getpid()), os.path.join(FOLDER, "pids", os.environ["PMI_RANK"]))
 
-import numpy as np
 
-import kusari
-import kusari.functions as F
-import kusari.links as L
-from kusari import distributed
+def tell(phase):
+    """Tell `fault_runs` how far this rank is, with its process's number."""
+    if FOLDER:
+        os.makedirs(os.path.join(FOLDER, phase), exist_ok=True)
+        os.symlink(str(os.getpid()), os.path.join(FOLDER, phase, os.environ["PMI_RANK"]))
+
+
+tell("started")
+from kusari import distributed  # exceptions end all ranks from here on
 
 
 class FaultError(Exception):
@@ -30,9 +30,13 @@ def fault(*_):
     raise FaultError("a fault")
 
 
-if FOLDER:
-    signal.signal(signal.SIGUSR1, fault)
-    Path(FOLDER, "pids", f"{os.environ['PMI_RANK']} can raise").touch()
+signal.signal(signal.SIGUSR1, fault)
+tell("imported")
+import numpy as np
+
+import kusari
+import kusari.functions as F
+import kusari.links as L
 
 
 def loss(model, comm, k):
@@ -106,6 +110,8 @@ def mixed(comm, double):
     k = 0
     while True:
         k += 1
+        if k == 4:
+            tell("training")
         time.sleep(0.002)  # there may be other work on the machine
         optimizer.update(model, np.full((3, 4), comm.rank + k % 5, "f"))
         if k % 5 == 3:

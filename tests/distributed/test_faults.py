@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import fault_runs
 import mpi_ranks as ranks
@@ -42,6 +43,25 @@ def test_an_exception_before_mpi_runs_ends_ranks_that_wait_for_it() -> None:
     code, _, err, _ = ranks.run(["-c", program], seconds=MOST_SECONDS)
     assert code not in (0, -1) and err.lstrip().startswith("Traceback"), err
     assert "ZeroDivisionError" in err and "uncaught exception before MPI_Init(); SIGTERM ends all ranks" in err, err
+
+
+@ranks.needs_mpi
+def test_scripts_under_the_alias_end_all_ranks_before_they_import_anything(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import os\nif os.environ['PMI_RANK'] == '1': 1 // 0\nimport chainermn\n"
+                      "chainermn.create_communicator()\n")
+    code, _, err, _ = ranks.run(["-m", "kusari", "run", str(script)], seconds=MOST_SECONDS)
+    assert code not in (0, -1) and "ZeroDivisionError" in err and "SIGTERM ends all ranks" in err, err
+
+
+@ranks.needs_mpi
+@pytest.mark.parametrize(("kind", "said"), [("SIGSEGV", "Segmentation fault"), ("SIGABRT", "Aborted")])
+def test_ranks_that_crash_print_where(kind: str, said: str) -> None:
+    program = ("import kusari.distributed as d, os, signal\ncomm = d.create_communicator()\n"
+               f"def crash():\n    os.kill(os.getpid(), signal.{kind})\n"
+               "if comm.rank == 1: crash()\ncomm.allreduce_obj(1)\n")
+    code, _, err, _ = ranks.run(["-c", program], seconds=MOST_SECONDS)
+    assert code not in (0, -1) and f"Fatal Python error: {said}" in err and "in crash" in err, err
 
 
 @ranks.needs_mpi
