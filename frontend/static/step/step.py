@@ -297,8 +297,11 @@ def _flags(arguments: Any, positions: Sequence[int], arrays: Sequence[Any]) -> l
 
 
 def _may_fail(instruction: Any) -> bool:
-    """Whether an instruction runs Python that may raise: draws of random numbers do not."""
-    return instruction.kernel is None and not instruction.node.op.traits & Trait.RANDOM
+    """Whether an instruction runs Python that may raise: not what draws random numbers.
+
+    Where a reduction raises, gradients and parameters are partly of this step: ranks that are out of step end.
+    """
+    return instruction.kernel is None and not instruction.node.op.traits & (Trait.RANDOM | Trait.CONFINED)
 
 
 def _places(compiled: Any, first: int, count: int) -> list[int]:
