@@ -78,7 +78,7 @@ class Region:
         self._watch.until(done, place.among(self._members))
 
     def synchronize(self) -> None:
-        """Order what this rank wrote, and what it reads, by time."""
+        """Complete what this rank has written before it goes on."""
         self._window.Sync()
 
     def count(self, counter: int, number: int) -> None:
