@@ -75,7 +75,7 @@ def mean_of(nbytes: int) -> Callable[[], Any]:
 
     import kusari
     from kusari import distributed
-    link = kusari.Link()
+    link: Any = kusari.Link()
     with link.init_scope():
         link.W = kusari.Parameter(np.zeros(nbytes // 4, "f"))
     link.W.grad = np.zeros_like(link.W.array)
