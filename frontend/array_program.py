@@ -27,14 +27,14 @@ _VIEWS: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
         for a, b, s in zip(attrs["starts"], attrs["stops"], attrs["steps"], strict=True)])),
 }
 MOST_FOLDED_ELEMENTS = 1 << 16  # of a constant that is kept
-_BY_KEYWORD = (np.maximum, np.minimum)  # NumPy takes no array for their results by position, which is quicker
+_BY_KEYWORD = (np.maximum, np.minimum)  # NumPy takes no array for their results by position, which is faster
 _Result = tuple[int, np.dtype[Any], tuple[int, ...]]  # a number, dtype and shape
 
 
 class _Step(NamedTuple):
     """A call: the numbers of what it reads and makes, and of the array its result shares memory with (or itself).
 
-    ``more`` are arguments behind the operands: written out they take half the time of those that `partial` adds.
+    ``more`` are arguments behind the operands: in the text they take half the time of `partial`'s.
     """
 
     fn: Callable[..., Any]
