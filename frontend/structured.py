@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kusari.ir import Builder, Node, Op, Value, attrs_key, tensor_type
+from kusari.ir import Builder, Node, Op, Value, attrs_key, evaluate, tensor_type
 from kusari.ir.vjp import pull_back
 
 from . import backend
@@ -84,6 +84,21 @@ class Structured(FunctionNode):
         return found
 
 
+def _drawn(xp: Any, attrs: Any, wide: bool) -> Any:
+    draw = getattr(xp.random, attrs["dist"])
+    drawn = draw(*attrs["args"], size=tuple(attrs["shape"]), dtype=np.float64 if wide else np.float32)
+    drawn = drawn.astype(attrs["dtype"], copy=False)
+    return evaluate(attrs["expr"], (drawn,), xp) if "expr" in attrs else drawn
+
+
+# Primitives without operands, made by another array module than NumPy: from its generator, without a copy from the host.
+_MADE: dict[str, Callable[[Any, Any, bool], Any]] = {
+    "arange": lambda xp, attrs, wide: xp.arange(attrs["n"], dtype=np.int32),
+    "full": lambda xp, attrs, wide: xp.full(attrs["shape"], attrs["value"], attrs["dtype"]),
+    "random": _drawn,
+}
+
+
 class Derivative(NamedTuple):
     """Gradients of a formula: their formula, its reads, and where each gradient is found.
 
@@ -145,8 +160,10 @@ class Formula:
         """The outputs for arrays of ``xp``."""
         nodes, outputs = self._primitives
         env = dict(zip(self.inputs, arrays, strict=True))
+        wide = any([v.tensor.dtype == np.float64 for v in outputs])
         for n in nodes:
-            results = n.op.call(n.attrs, *[env[v] for v in n.inputs])
+            made = _MADE.get(n.op.name)
+            results = n.op.call(n.attrs, *[env[v] for v in n.inputs]) if made is None else (made(xp, n.attrs, wide),)
             env.update(zip(n.outputs, map(xp.asarray, results), strict=False))
         return tuple([env[v] for v in outputs])
 

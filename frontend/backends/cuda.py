@@ -10,7 +10,7 @@ import functools
 import importlib
 import importlib.util
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy
@@ -286,6 +286,20 @@ def get_device_from_array(*arrays: Any) -> Any:
         if is_cupy_array(array) and array.device is not None:
             return array.device
     return DummyDevice
+
+
+def away(arrays: Sequence[Any]) -> Any:
+    """Return the card of the first CuPy array where another card is the current one, else None."""
+    for array in arrays:
+        if is_cupy_array(array):
+            return None if array.device.id == _cupy().cuda.Device().id else array.device
+    return None
+
+
+def synchronize(arrays: Sequence[Any]) -> None:
+    """Wait for the cards that CuPy arrays are on, so that an error of a kernel is raised here and not later."""
+    for device in dict.fromkeys([array.device for array in arrays if is_cupy_array(array)]):
+        device.synchronize()
 
 
 def get_device(*args: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import backend
+from ...backends import cuda
 from ...configuration import config
 from ...function_node import FunctionNode
 from ...structured import Structured
@@ -282,11 +283,18 @@ class Scatter(ScatterAdd):
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         g, *arrays = inputs
         whole = np.broadcast_to(_NOTHING, self.shape)
-        _expect_shape(g.shape, whole[decode(self.entries, tuple(map(_CPU.send, arrays)))].shape)
+        _expect_shape(g.shape, whole[decode(self.entries, tuple(map(_of_shape, arrays)))].shape)
         return super().forward(inputs)
 
 
-_NOTHING, _CPU = np.zeros((), bool), backend.CpuDevice()
+def _of_shape(indices: Any) -> Any:
+    """Return an array of NumPy that takes as many elements: on a card only a mask has to be read for that."""
+    if type(indices) is np.ndarray or indices.dtype.kind == "b":
+        return backend.CpuDevice().send(indices)
+    return np.zeros(indices.shape, indices.dtype)
+
+
+_NOTHING = np.zeros((), bool)
 
 
 def example_masks(function: FunctionNode, inputs: Any, outputs: Any) -> list[Any] | None:
@@ -360,6 +368,15 @@ def _as_chainer_reads(slices: Any) -> Any:
     return slices
 
 
+def _beside(x: Any, arrays: list[Any]) -> list[Any]:
+    """Return the arrays of an index on the card of ``x``, where it is on one: there they may be NumPy's."""
+    array = getattr(x, "_array", x)
+    if not arrays or type(array) is np.ndarray or not cuda.is_cupy_array(array):
+        return arrays
+    device = backend.get_device_from_array(array)
+    return [v if isinstance(v, Variable) else device.send(v) for v in arrays]
+
+
 def get_item(x: Any, slices: Any) -> Variable:
     """``x[slices]``: basic and advanced indexing as in NumPy.
 
@@ -372,6 +389,7 @@ def get_item(x: Any, slices: Any) -> Variable:
         IndexError: The index does not fit.
     """
     entries, arrays = encode(_as_chainer_reads(slices))
+    arrays = _beside(x, arrays)
     if not arrays and not any(isinstance(e, tuple) and e and e[0] == "#" for e in entries):
         return GetItem(entries).apply((x,))[0]
     return GetItemAdvanced(entries).apply((x, *arrays))[0]
@@ -395,6 +413,7 @@ def scatter_add(a: Any, slices: Any, b: Any) -> Variable:
     """
     a = as_variable(a)
     entries, arrays = encode(slices)
+    arrays = _beside(a, arrays)
     if (named := sum(e is not None and e != "..." for e in entries)) > a.ndim:
         raise type_check.InvalidType(f"a.ndim >= {named}", f"{a.ndim}",
                                      "\nInvalid operation is performed in: ScatterAdd (Forward)")
