@@ -155,7 +155,7 @@ class ndarray:
         return self.__copy__()
 
     def __reduce__(self) -> Any:
-        return MODULES["cupy"].array, (self.get(),)
+        return ndarray, (self.get(),)
 
     def __repr__(self) -> str:
         return repr(self._host)
@@ -260,7 +260,7 @@ def _call(name: str, function: Any, args: Any, kwargs: Any, parameters: str | No
         _signature(parameters).bind(*args, **kwargs)
     if name in _WAITING:
         wait(name)
-    if name not in _VIEWS:
+    if name not in _VIEWS and name not in _FROM_HOST:  # which copy from another device
         _check_devices(name, args, kwargs)
     kwargs = {k: v for k, v in kwargs.items() if k != "blocking"}
     from_host = name in _FROM_HOST
@@ -269,7 +269,8 @@ def _call(name: str, function: Any, args: Any, kwargs: Any, parameters: str | No
                     **{k: _host(v, from_host or k in ("shape", "axes")) for k, v in kwargs.items()})
     if out is not None:
         return out[0] if isinstance(out, tuple) else out
-    if name in ("asarray", "ascontiguousarray") and isinstance(args[0], ndarray) and made is args[0]._host:
+    if name in ("asarray", "ascontiguousarray") and isinstance(args[0], ndarray) and (
+            made is args[0]._host and args[0]._device == state.device):
         return args[0]
     found = _device(made)
     if name in _VIEWS and isinstance(found, ndarray):
