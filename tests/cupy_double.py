@@ -1,8 +1,9 @@
 """A stand-in for CuPy where there is no card: arrays of another type, that NumPy does not take.
 
-It has the functions, methods and parameters that CuPy has (``cupy_api.json``, read off the package) and no others. What
-CuPy refuses it refuses too: implicit conversion to NumPy, NumPy arrays among the arguments of functions, and arrays that
-are on another device than the current one. ``waits`` counts by name whatever makes the host wait for the card.
+It has the functions, methods and parameters that CuPy has (``cupy_api.json``, read off the package) and no others.
+What CuPy refuses it refuses too: implicit conversion to NumPy, NumPy arrays among the arguments of functions, and
+arrays that are on another device than the current one. ``waits`` counts by name whatever makes the host wait for the
+card.
 """
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ import types
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -246,7 +247,7 @@ def _check_devices(name: str, args: Any, kwargs: Any) -> None:
                              f"current = {state.device} ({name})")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _signature(parameters: str) -> inspect.Signature:
     return inspect.signature(eval(f"lambda {parameters[1:-1]}: None"))
 
@@ -398,8 +399,9 @@ def _modules() -> Any:
     own["lib"] = Module("cupy.lib", stride_tricks=Module("cupy.lib.stride_tricks", np.lib.stride_tricks))
     scatter = {"scatter_add": lambda a, slices, value: a.scatter_add(slices, value),
                "rsqrt": lambda x, out=None: ndarray(1 / np.sqrt(x._host))}
-    return Module("cupy", np, ndarray=ndarray, ufunc=UFunc, cuda=cuda, copyto=_copyto, asnumpy=_asnumpy, __version__=API["version"],
-                  fuse=lambda *args, **kwargs: args[0], get_default_memory_pool=_pool, **own), Module(
+    return Module("cupy", np, ndarray=ndarray, ufunc=UFunc, cuda=cuda, copyto=_copyto, asnumpy=_asnumpy,
+                  __version__=API["version"], fuse=lambda *args, **kwargs: args[0],
+                  get_default_memory_pool=_pool, **own), Module(
         "cupyx", **scatter, scipy=Module("cupyx.scipy", special=special))
 
 

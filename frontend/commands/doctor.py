@@ -180,7 +180,7 @@ def _kernel(device: Any) -> str:
         return f", but a kernel failed: {type(error).__name__}: {error}"
 
 
-# What is used where it is there: the name, that of the library, and of the package that brings it, but for cu12 or cu13.
+# What is used where it is there: the name, that of the library, that of the package without its cu12 or cu13.
 LIBRARIES = (("NVRTC", "nvrtc", "nvidia-cuda-nvrtc"), ("cuBLASLt", "cublasLt", "nvidia-cublas"),
              ("cuDNN", "cudnn", "nvidia-cudnn"), ("NCCL", "nccl", "nvidia-nccl"))
 

@@ -45,17 +45,18 @@ DRAWN = [Row(name, call, inputs, np.array, double=double) for name, call, inputs
     ("zoneout", lambda h, x: F.zoneout(h, x, 0.4), (X, H), True),
     ("simplified_dropconnect", lambda x, w: F.simplified_dropconnect(x, w, None, 0.4), (X, draw(5, 4)), False),
 )]
-OTHERS = [Row(name, call, inputs, np.array, gradient=gradient, double=name != "forget") for name, call, inputs, gradient in (
+OTHERS = [Row(name, call, inputs, np.array, gradient=gradient, double=name != "forget")
+          for name, call, inputs, gradient in (
     ("classification_summary", F.classification_summary, (X, LABELS), False),
     ("precision", F.precision, (X, LABELS), False), ("recall", F.recall, (X, LABELS), False),
     ("f1_score", F.f1_score, (X, LABELS), False),
     ("black_out", F.black_out, (X, LABELS, draw(6, 4), ints(6, 3, 2, seed=3)), True),
     ("forget", lambda x: F.forget(F.tanh, x), (X,), True),
     ("argmax_crf1d", lambda c, *xs: tuple(map(F.identity, F.argmax_crf1d(c, xs)[1])), (H.T @ H, X, H), False),
-    ("sparse_matmul", lambda data, x: F.sparse_matmul(CooMatrix(data, ROW, COLUMN, (2, 4), "other"), x), (draw(3), draw(4, 5)),
-     True),
-    ("sparse_matmul batch", lambda data, x: F.sparse_matmul(CooMatrix(data, ROW[None], COLUMN[None], (2, 4), "other"), x),
-     (draw(1, 3), draw(1, 4, 5)), True),
+    ("sparse_matmul", lambda data, x: F.sparse_matmul(CooMatrix(data, ROW, COLUMN, (2, 4), "other"), x),
+     (draw(3), draw(4, 5)), True),
+    ("sparse_matmul batch", lambda data, x: F.sparse_matmul(
+        CooMatrix(data, ROW[None], COLUMN[None], (2, 4), "other"), x), (draw(1, 3), draw(1, 4, 5)), True),
 )]
 ROW, COLUMN = np.array([0, 1, 1], np.int32), np.array([3, 0, 2], np.int32)
 
