@@ -4,7 +4,7 @@ from .compiler import LoadError as LoadError
 from .executable import Executable as Executable
 from .executable import ExecutableReport as ExecutableReport
 from .frame import Frame as Frame
-from .frame import RunError as RunError
+from .python_rows import RunError as RunError
 from .loader import Loader as Loader
 from .loader import default_loader as default_loader
 from .target import HostInfo as HostInfo

@@ -20,8 +20,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import cupy_kernels
+import cupy_memory
 import cupy_streams
 import numpy as np
+from cupy_memory import MemoryPointer, OutOfMemoryError, refuse_capture
 from cupy_streams import Device, Event, Stream, alloc_pinned_memory, get_current_stream, get_elapsed_time, state
 
 API: dict[str, Any] = json.loads((Path(__file__).parent / "cupy_api.json").read_text())
@@ -37,6 +40,7 @@ _WAITING = frozenset({"item", "tolist", "nonzero", "argwhere", "flatnonzero", "u
 
 def wait(kind: str) -> None:
     """Count something for which the host waits."""
+    refuse_capture(kind)
     waits[kind] += 1
     get_current_stream().synchronize()
 
@@ -48,9 +52,27 @@ class ndarray:
     __array_priority__ = 100
     _host: Any
 
-    def __init__(self, host: Any, device: int | None = None) -> None:
-        self._host = np.asarray(host)
-        self._device = state.device if device is None else device
+    def __init__(self, shape: Any, dtype: Any = float, memptr: Any = None, strides: Any = None, order: str = "C",
+                 ) -> None:
+        self._host, self._device = cupy_memory.array_at(shape, dtype, memptr, strides, order)
+        self._base: Any = None
+        cupy_memory.pool.adopt(self._host)
+
+    @classmethod
+    def of(cls, host: Any, device: int | None = None, *sources: Any) -> ndarray:
+        """The array over one of NumPy's, a view of that among ``sources`` in whose memory it lies."""
+        made = object.__new__(cls)
+        made._host = np.asarray(host)
+        made._device = state.device if device is None else device
+        root = next((x for x in sources if isinstance(x, ndarray) and np.may_share_memory(x._host, made._host)), None)
+        made._base = root if root is None or root._base is None else root._base
+        cupy_memory.pool.adopt(made._host)
+        return made
+
+    @property
+    def base(self) -> Any:
+        """The array in whose memory this one lies, if it is a view."""
+        return self._base
 
     @property
     def device(self) -> Device:
@@ -65,7 +87,10 @@ class ndarray:
     @property
     def data(self) -> Any:
         """The memory, with its address."""
-        return types.SimpleNamespace(ptr=self._host.ctypes.data, device_id=self._device)
+        root = self._host
+        while isinstance(root.base, np.ndarray):
+            root = root.base
+        return MemoryPointer(root, self._host.ctypes.data - root.ctypes.data, self._device)
 
     def get(self, stream: Any = None, order: str = "C", out: Any = None, blocking: bool = True) -> Any:
         """Copy to the host."""
@@ -88,7 +113,7 @@ class ndarray:
 
     def copy(self, order: str = "C") -> ndarray:
         """A copy on the current device."""
-        return ndarray(self._host.copy(order))
+        return ndarray.of(self._host.copy(order))
 
     def scatter_add(self, slices: Any, value: Any) -> None:
         """Add to elements, also those that are named several times."""
@@ -120,7 +145,7 @@ class ndarray:
             raise AttributeError(f"'cupy.ndarray' object has no attribute {name!r}")
         found = getattr(self._host, name)
         if not callable(found):
-            return ndarray(found, self._device) if isinstance(found, np.ndarray) else found
+            return ndarray.of(found, self._device, self) if isinstance(found, np.ndarray) else found
 
         def method(*args: Any, **kwargs: Any) -> Any:
             return _call(name, found, (self, *args), kwargs, API["cupy.ndarray"][name], bound=True)
@@ -131,7 +156,7 @@ class ndarray:
         found = np.asarray(self._host[_host(index, True)])
         if not np.may_share_memory(found, self._host):
             _check_devices("take", (self, index), {})
-        return ndarray(found, self._device)
+        return ndarray.of(found, self._device, self)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(value, np.ndarray) and value.ndim:
@@ -156,7 +181,7 @@ class ndarray:
         return self.__copy__()
 
     def __reduce__(self) -> Any:
-        return ndarray, (self.get(),)
+        return ndarray.of, (self.get(),)
 
     def __repr__(self) -> str:
         return repr(self._host)
@@ -222,11 +247,12 @@ def _host(x: Any, from_host: bool = False) -> Any:
     return x
 
 
-def _device(x: Any) -> Any:
+def _device(x: Any, *sources: Any) -> Any:
     if isinstance(x, (np.ndarray, np.generic)):
-        return ndarray(x)
+        return ndarray.of(x, None, *sources)
     if isinstance(x, (tuple, list)):
-        return tuple(map(_device, x)) if isinstance(x, tuple) else list(map(_device, x))
+        parts = [_device(each, *sources) for each in x]
+        return parts if isinstance(x, list) else type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)
     return x
 
 
@@ -273,7 +299,10 @@ def _call(name: str, function: Any, args: Any, kwargs: Any, parameters: str | No
     if name in ("asarray", "ascontiguousarray") and isinstance(args[0], ndarray) and (
             made is args[0]._host and args[0]._device == state.device):
         return args[0]
-    found = _device(made)
+    if from_host and isinstance(made, np.ndarray) and any(
+            np.may_share_memory(made, x) for x in args if type(x) is np.ndarray):
+        made = made.copy()
+    found = _device(made, *_arrays(args))
     if name in _VIEWS and isinstance(found, ndarray):
         found._device = next((x._device for x in _arrays(args) if np.may_share_memory(x._host, found._host)),
                              state.device)
@@ -372,12 +401,8 @@ def _elementwise(function: Callable[[float], float]) -> Any:
 
     def apply(x: Any, out: Any = None) -> Any:
         kind = x.dtype if x.dtype.kind == "f" else np.dtype(float)
-        return ndarray(plain(x._host).astype(kind) if x.size else np.empty(x.shape, kind))
+        return ndarray.of(plain(x._host).astype(kind) if x.size else np.empty(x.shape, kind))
     return apply
-
-
-def _pool() -> Any:
-    return types.SimpleNamespace(used_bytes=lambda: 0, total_bytes=lambda: 0, free_all_blocks=lambda: None)
 
 
 def _modules() -> Any:
@@ -387,7 +412,9 @@ def _modules() -> Any:
     nvtx: list[str] = []
     cuda = Module(
         "cupy.cuda", Device=Device, Event=Event, Stream=Stream, get_elapsed_time=get_elapsed_time,
-        get_current_stream=get_current_stream, alloc_pinned_memory=alloc_pinned_memory,
+        get_current_stream=get_current_stream, alloc_pinned_memory=alloc_pinned_memory, MemoryPointer=MemoryPointer,
+        alloc=lambda size: cupy_memory.pool.malloc(size), Graph=cupy_kernels.Graph, OutOfMemoryError=OutOfMemoryError,
+        memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError, MemoryPointer=MemoryPointer),
         nvtx=types.SimpleNamespace(RangePush=nvtx.append, RangePop=lambda: nvtx.append(""), log=nvtx),
         runtime=types.SimpleNamespace(
             getDeviceCount=lambda: cupy_streams.count, runtimeGetVersion=lambda: 12090, driverGetVersion=lambda: 13000,
@@ -398,10 +425,10 @@ def _modules() -> Any:
     own["random"] = Module("cupy.random", generator)
     own["lib"] = Module("cupy.lib", stride_tricks=Module("cupy.lib.stride_tricks", np.lib.stride_tricks))
     scatter = {"scatter_add": lambda a, slices, value: a.scatter_add(slices, value),
-               "rsqrt": lambda x, out=None: ndarray(1 / np.sqrt(x._host))}
+               "rsqrt": lambda x, out=None: ndarray.of(1 / np.sqrt(x._host))}
     return Module("cupy", np, ndarray=ndarray, ufunc=UFunc, cuda=cuda, copyto=_copyto, asnumpy=_asnumpy,
                   __version__=API["version"], fuse=lambda *args, **kwargs: args[0],
-                  get_default_memory_pool=_pool, **own), Module(
+                  get_default_memory_pool=lambda: cupy_memory.pool, RawKernel=cupy_kernels.RawKernel, **own), Module(
         "cupyx", **scatter, scipy=Module("cupyx.scipy", special=special))
 
 
@@ -425,6 +452,8 @@ def cupy(devices: int = 1) -> Iterator[Any]:
     with _turn:
         cupy_streams.count, state.device = devices, 0
         state.streams.clear()
+        cupy_memory.fresh_pool()
+        cupy_kernels.launches.clear()
         waits.clear()
         sys.modules.update(MODULES)
         forget()

@@ -18,3 +18,7 @@ class NotCompilable(Exception):
 
 class Refused(NotCompilable):
     """An optimizer has such a part as it is now; it may be another later."""
+
+
+class Stale(Exception):
+    """An array that a schedule is bound to no longer has the type it was traced with."""

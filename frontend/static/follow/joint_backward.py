@@ -21,9 +21,10 @@ from ...function_node import FunctionNode
 from ...graph_walks import gradients_given
 from ...variable import Variable
 from ...variable_node import VariableNode
+from ..errors import Stale
 from ..compile.compile import compile_graph
 from ..mode import may_run
-from ..replay.arguments import Arguments, Stale
+from ..replay.arguments import Arguments
 from ..replay.receiving import receive
 from ..replay.static_call import StaticCall
 from .follow import Tail, TailFunction

@@ -5,13 +5,12 @@ import copy
 import functools
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from kusari.ir import Op, Trait, Value, attrs_key
 
 from ...configuration import using_config
 from ...elementwise import Elementwise
 from ...function_node import FunctionNode
+from ...utils.arrays import is_array
 from ...variable import Variable
 from .own_functions import apply_own, owners, template
 
@@ -76,7 +75,7 @@ def _holds_array(x: Any) -> bool:
         return any(map(_holds_array, x))
     if isinstance(x, dict):
         return any(map(_holds_array, x.values()))
-    return isinstance(x, (Variable, np.ndarray))
+    return isinstance(x, Variable) or is_array(x)
 
 
 def is_opaque(function: FunctionNode) -> bool:
@@ -105,6 +104,7 @@ def _call(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
 
 
 def _lower(b: Any, attrs: Any, *values: Any) -> tuple[Any, ...]:
+    b.on_card = "on_card" in attrs
     return attrs["function"].lower(b, *values)
 
 

@@ -3,14 +3,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kusari.ir import Graph, Value
 
+from ...backends.cuda import is_cupy_array
 from ...parameter import Parameter
 from ...tape import recording
+from ...utils.arrays import is_array
 from ...variable import Variable
 from ..arrays.aliasing import Aliases
 from ..arrays.overlap import Spans
@@ -19,6 +21,9 @@ from ..trees import ARRAY, VARIABLE, array_of, flatten
 from .bindings import Binding, ParameterBinding
 from .observation import Observation
 from .recorder import Fault, Tape
+
+if TYPE_CHECKING:
+    from ..compile.place import Place
 
 
 class NotStatic(Exception):
@@ -64,6 +69,7 @@ class Recording:
     same: dict[int, int] = field(default_factory=dict)  # outputs that are the very object that an earlier one is
     variables: tuple[bool, ...] = ()  # which leaves are Variables
     aliases: Aliases = field(default_factory=Aliases)
+    place: Place | None = None  # where its arrays lie, if not in the memory of the host
     is_tentative: bool = False  # whether another trace has to find the same numbers before it is compiled
 
     schedule = fault = None  # as an entry of a cache of schedules: traced, not compiled yet, without frames
@@ -118,8 +124,12 @@ def begin(leaves: list[Any]) -> tuple[Tape, tuple[Value, ...]]:
     return tape, tuple(inputs)
 
 
-def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], result: Any) -> Recording:
-    """Return the recording of a call that returned ``result``; raises ``NotStatic``, or ``TryAgain``."""
+def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], result: Any,
+           card: Callable[[int], Place] | None = None) -> Recording:
+    """Return the recording of a call that returned ``result``; raises ``NotStatic``, or ``TryAgain``.
+
+    ``card`` gives the place that the card with a number is; without it arrays of cards are refused.
+    """
     out_leaves: list[Any] = []
     observation = tape.observation
     containers: dict[int, Any] = {}
@@ -148,7 +158,23 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
                      tuple(map(_may_have_gradient, leaves)), tuple(asking), detached, checks,
                      "unknown" if observation is None else observation.where, states, tape.draws,
                      _apart(tape, leaves, out_leaves), same, tuple(isinstance(v, Variable) for v in leaves),
-                     tape.aliases, tape.checks > 0)
+                     tape.aliases, _place(tape, leaves, out_leaves, card), tape.checks > 0)
+
+
+def _place(tape: Tape, leaves: list[Any], out_leaves: list[Any],
+           card: Callable[[int], Place] | None) -> Place | None:
+    """Return the card on which all arrays of the call lie; raises ``NotStatic`` where some lie elsewhere."""
+    arrays = [*map(array_of, leaves), *(b.array() for b in tape.bindings.values()), *map(array_of, out_leaves)]
+    if all(isinstance(a, np.ndarray) for a in arrays):
+        return None
+    where = "unknown" if tape.observation is None else tape.observation.where
+    found = {a.device.id if is_cupy_array(a) else None for a in arrays}
+    device = found.pop()
+    if found or device is None:
+        raise NotStatic(Fault("arrays of several devices, or of the host and a card, are in one call", where))
+    if card is None:
+        raise NotStatic(Fault("arrays are on a graphics card", where))
+    return card(device)
 
 
 def _may_have_gradient(leaf: Any) -> bool:
@@ -158,9 +184,9 @@ def _may_have_gradient(leaf: Any) -> bool:
 def _apart(tape: Tape, leaves: list[Any], out_leaves: list[Any]) -> frozenset[int]:
     """Return the numbers of the outputs that share no memory with the arguments and bound arrays."""
     given = [*map(array_of, leaves), *(b.array() for b in tape.bindings.values())]
-    spans = Spans(a for a in given if isinstance(a, np.ndarray))
+    spans = Spans(a for a in given if is_array(a))
     return frozenset(i for i, a in enumerate(map(array_of, out_leaves))
-                     if isinstance(a, np.ndarray) and not spans.touch(a))
+                     if is_array(a) and not spans.touch(a))
 
 
 def _settled(spec: Any, tape: Tape, observation: Observation, out_leaves: list[Any], containers: dict[int, Any]) -> Any:

@@ -1,0 +1,188 @@
+"""The arrays of one call on a card: copied to fixed addresses, run, and returned as arrays of the caller's."""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from sys import getrefcount
+from typing import TYPE_CHECKING, Any
+
+from kusari.ir import TensorType
+from kusari.runtime.python_rows import RunError
+
+from ..arrays.aliasing import View
+from ..arrays.overlap import Spans
+from ..compile.compile import Compiled
+from ..errors import Stale
+from ..replay.bind import ALONE, Kept, Part, Results, Token
+from ..replay.undo import undoing
+from ..trace.bindings import StateBinding
+
+if TYPE_CHECKING:
+    from .place import CardPlace
+
+
+class CardArguments:
+    """One frame of a graph that is compiled for a card; what it is given is that of ``Arguments``.
+
+    Invariant: kernels work on the arrays of parameters and states themselves, and on copies of inputs. A result that
+    owns its array is handed out as it is, until a caller still holds one when the next run begins; from then on callers
+    get copies, so that addresses stay what they are.
+    """
+
+    __slots__ = ("frame", "compiled", "_place", "_bindings", "_first", "_free", "_known", "_results", "_returned",
+                 "_ready", "_copied_out", "_states", "_device", "_undo", "_checked", "_apart", "_views")
+
+    def __init__(self, place: CardPlace, compiled: Compiled, bindings: Sequence[Any],
+                 fixed: Mapping[int, Any] | None = None, returned: Sequence[int] | None = None,
+                 apart: Collection[int] = (), views: Mapping[int, tuple[int, View]] | None = None,
+                 ready: Callable[[], None] | None = None) -> None:
+        import cupy
+        self.compiled, self._place, self._bindings = compiled, place, bindings
+        self._device = cupy.cuda.Device(place.device)
+        self.frame = frame = compiled.executable.acquire()
+        final = compiled.plan.graph
+        self._first = first = len(final.inputs)
+        self._free = [i for i in range(first) if not fixed or i not in fixed]
+        for i, array in (fixed or {}).items():
+            if array is not None:
+                frame.bind(i, array)
+        self._known: list[Any] = [None] * len(bindings)
+        written = compiled.executable.written
+        self._states = [b for v, b in zip(final.params, bindings, strict=True)
+                        if isinstance(b, StateBinding) and v in written]
+        self._apart, self._views = apart, views or {}
+        self._results = Results(compiled, frame, apart, self._views)
+        self._returned = range(len(compiled.outputs)) if returned is None else returned
+        self._ready = ready
+        self._copied_out: set[int] = set()
+        self._undo = undoing(compiled, frame, first) if frame.runs_python else None
+        self._checked = False  # whether arrays that are written share no memory with others that are bound
+
+    def run(self, arrays: Sequence[Any]) -> list[Any]:
+        """Run on one array per input that is not fixed; returns the outputs, or those at ``returned``.
+
+        Raises ``Stale`` before anything has run where a parameter or a state is no longer what was traced, and
+        ``MemoryError`` where the card has no memory left.
+        """
+        with self._device:
+            self._bind_params()
+            if self._states:
+                spans = Spans(b.array() for b in self._states)
+                if any(self._place.holds(x) and spans.touch(x) for x in arrays):
+                    raise Stale("an argument shares memory with a persistent array")
+            frame = self.frame
+            for i, x in zip(self._free, arrays, strict=True):
+                if isinstance(self.compiled.plan.externals[i].type, TensorType):
+                    frame.put(i, x)
+            if self._ready is not None:
+                self._ready()
+            self._own()
+            self._run_frame()
+            given = dict(zip(self._free, arrays, strict=True))
+            roots: dict[int, Any] = {}
+            whole: set[int] = set()
+            return [self._result(j, given, roots, whole) for j in self._returned]
+
+    def _bind_params(self) -> None:
+        externals = self.compiled.plan.externals
+        for k, binding in enumerate(self._bindings):
+            now = binding.array()
+            if now is self._known[k]:
+                continue
+            index = self._first + k
+            kind = externals[index].tensor
+            if not self._place.holds(now) or now.shape != kind.shape or now.dtype != kind.dtype:
+                got = f"{getattr(now, 'dtype', now.__class__)}{getattr(now, 'shape', '')}"
+                raise Stale(f"expected {kind!r} on {self._place}, got {got} on {getattr(now, 'device', 'the host')}")
+            self.frame.bind(index, now)
+            self._known[k] = now
+            self._checked = False
+        if not self._checked:
+            self._require_apart()
+            self._checked = True
+
+    def _require_apart(self) -> None:
+        """Raise ``Stale`` where an array that the schedule writes to shares memory with another that is bound."""
+        written = self.compiled.executable.written
+        found = [(a, v in written) for a, v in zip(
+            self._known, self.compiled.plan.externals[self._first:], strict=False) if a is not None]
+        spans = Spans(a for a, writes in found if writes)
+        if not spans.disjoint or any(spans.touch(a) for a, writes in found if not writes):
+            self._known = [None] * len(self._known)
+            raise Stale("arrays of parameters or states share memory")
+
+    def _own(self) -> None:
+        """Give outputs arrays of their own."""
+        bound = self.frame.bound
+        for i in self._results.owned:
+            x = bound[i]
+            if x is not None and getrefcount(x) > ALONE and i not in self._copied_out:
+                self._copied_out.add(i)
+                x = None
+            if x is None:
+                self.frame.fresh(i)
+
+    def _run_frame(self) -> None:
+        if self._undo is None:
+            self.frame.run()
+            return
+        back = self._undo()
+        try:
+            self.frame.run()
+        except RunError as error:
+            back(error)
+            raise
+
+    def _result(self, j: int, given: Mapping[int, Any], roots: dict[int, Any], taken: set[int]) -> Any:
+        """An output; ``roots`` are those that others are views of, ``taken`` the externals handed out as they are."""
+        if j in roots:
+            return roots[j]
+        if j in self._views:
+            at, show = self._views[j]
+            if at not in roots:
+                roots[at] = self._result(at, given, roots, taken)
+            return show(roots[at])
+        result = self._results.places[j]
+        if isinstance(result, Token):
+            return self.frame.tokens[result.value]
+        if isinstance(result, Kept):
+            return result.array.copy()
+        array = given.get(result.index)
+        if array is None:
+            array = self.frame.bound[result.index]
+        whole = result.whole.shape == result.shape
+        found = array if whole else array.reshape(-1)[
+            result.offset // result.whole.dtype.itemsize:][:_size(result)].reshape(result.shape)
+        if result.owned:
+            if not whole or result.index in self._copied_out or result.index in taken:
+                return found.copy()
+            taken.add(result.index)
+            return found
+        return found.copy() if j in self._apart else found
+
+    def fast_path(self, *_: Any) -> None:
+        """Nothing runs faster than ``run``."""
+
+    def close(self) -> None:
+        """Release the frame's memory at once: nothing runs here any more."""
+        self._known.clear()
+        self.frame.close()
+
+    def shared_results(self) -> tuple[int, ...]:
+        """Return the positions of outputs whose array is an input's or a param's."""
+        return self._results.outside()
+
+    def kept(self, position: int) -> Any:
+        """Return the array that output ``position`` always is in this frame, or None where it differs per call."""
+        return self._results.kept(position)
+
+    def bound(self, number: int) -> Any:
+        """Return the array of param ``number`` in the last run."""
+        return self._known[number]
+
+    def current(self, position: int, arrays: Sequence[Any]) -> Any:
+        """Return the array (or token) that output ``position`` was in the run on ``arrays``."""
+        return self._results.current(position, arrays)
+
+
+def _size(part: Part) -> int:
+    return (part.end - part.offset) // part.whole.dtype.itemsize
