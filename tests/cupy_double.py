@@ -308,6 +308,8 @@ def _call(name: str, function: Any, args: Any, kwargs: Any, parameters: str | No
 class UFunc:
     """``cupy.ufunc``."""
 
+    __module__ = "cupy"
+
     def __init__(self, function: Any) -> None:
         self.name = f"cupy_{function.__name__}"
         self.__name__ = function.__name__
@@ -355,6 +357,7 @@ class Module(types.ModuleType):
         elif callable(found) and not isinstance(found, (type, np.dtype)):
             def function(*args: Any, found: Any = found, **kwargs: Any) -> Any:
                 return _call(name, found, args, kwargs, table[name])
+            function.__name__, function.__module__ = name, self.__name__
             found = function
         vars(self)[name] = found
         return found

@@ -1,71 +1,106 @@
-"""Models on a card, compiled: eager = compiled, draw for draw, with the launches that the plan says."""
+"""Whole models on a card, compiled: eager = compiled, one launch a step, and the plan's launches and bytes."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import cupy_kernels
+import cupy_memory
 import numpy as np
 import pytest
 from cards.machines import Machine
 
 import kusari
-import kusari.functions as F
-import kusari.links as L
+from kusari.commands.models import MODELS, compiled
+from kusari.commands.worker import inference_step, training_step, whole_step
 
 pytestmark = pytest.mark.filterwarnings("error::kusari.static.StaticGraphWarning")
+STEPS = 5
+
+# Launches of a step in the sizes of tests, kernels among them that differ, and bytes of its frame.
+WHOLE = {"mushroom_mlp": (13, 12), "elementwise": (2, 2), "mnist_mlp": (16, 16), "lenet_cnn": (0, 0),
+         "ptb_lstm": (0, 0), "transformer_block": (0, 0), "vgg_cifar": (0, 0), "resnet18": (0, 0)}
+QUICK = ("mushroom_mlp", "elementwise")
 
 
-class MLP(kusari.Chain):
-    """Two layers, with dropout."""
-
-    def __init__(self, ratio: float = 0.0) -> None:
-        super().__init__()
-        self.ratio = ratio
-        with self.init_scope():
-            self.l1, self.l2 = L.Linear(7, 6), L.Linear(6, 3)
-
-    def forward(self, x: Any) -> Any:
-        h = F.relu(self.l1(x))
-        return self.l2(F.dropout(h, self.ratio) if self.ratio else h)
-
-    def loss(self, x: Any, t: Any) -> Any:
-        return F.softmax_cross_entropy(self.forward(x), t)
+def slowly(names: Any) -> list[Any]:
+    return [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
-class StaticMLP(MLP):
-    """The same, compiled."""
-
-    forward = kusari.static_graph(MLP.forward)
-    loss = kusari.static_graph(MLP.loss)
-
-
-def trained(card: Machine, kind: Any, optimizer: Any, steps: int = 5, whole: bool = True, **options: Any) -> Any:
-    """Losses and parameters, as NumPy's, after some steps."""
+def on_card(card: Machine, name: str, kind: str, static: bool) -> tuple[Any, Callable[[int], Any]]:
+    """A model in the sizes of tests and its step."""
     np.random.seed(1)
-    model = kind(**options)
-    model.to_device("@cupy:0")
+    model = MODELS[name]
+    model = model.at(**model.tiny)
+    chain = model.build(compiled(model.chain) if static else None)
+    chain.to_device("@cupy:0")
     card.xp.random.seed(3)
-    updater = optimizer().setup(model)
-    r = np.random.RandomState(0)
-    losses = []
-    for _ in range(steps):
-        x, t = card.xp.asarray(r.rand(5, 7).astype("f")), card.xp.asarray(r.randint(0, 3, 5).astype("i"))
-        if whole:
-            updater.update(model.loss, x, t)
-            losses.append(card.host(model.loss(x, t).array).copy())
-        else:
-            loss = model.loss(x, t)
-            model.cleargrads()
-            loss.backward()
-            updater.update()
-            losses.append(card.host(loss.array).copy())
-    return losses, {name: card.host(p.array).copy() for name, p in sorted(model.namedparams())}
+    inputs, labels = model.arrays()
+    inputs = card.sent(inputs)
+    if kind == "infer":
+        return chain, inference_step(chain, inputs)
+    given = [kusari.Variable(x) for x in inputs] if model.input_gradient else inputs
+    return chain, (whole_step if kind == "whole" else training_step)(chain, model.updater(chain), given, card.sent(labels))
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["whole", "parts"])
-@pytest.mark.parametrize("optimizer", [kusari.optimizers.SGD, kusari.optimizers.Adam])
-def test_training_is_that_of_define_by_run(card: Machine, optimizer: Any, whole: bool) -> None:
-    expected = trained(card, MLP, optimizer, whole=whole)
-    found = trained(card, StaticMLP, optimizer, whole=whole)
-    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
-    for name, p in expected[1].items():
-        np.testing.assert_allclose(found[1][name], p, rtol=1e-4, atol=1e-6)
+def state_of(card: Machine, chain: Any) -> dict[str, Any]:
+    """Parameters and persistent arrays as NumPy's."""
+    found = {name: p.array for name, p in chain.namedparams()}
+    for path, link in chain.namedlinks():
+        found.update((f"{path}/{name}", getattr(link, name)) for name in link._persistent)
+    return {name: card.host(a).copy() for name, a in found.items() if hasattr(a, "device")}
+
+
+@pytest.mark.parametrize("kind", ["whole", "parts"])
+@pytest.mark.parametrize("name", slowly(WHOLE))
+def test_training_is_that_of_define_by_run(card: Machine, name: str, kind: str) -> None:
+    expected, step = on_card(card, name, kind, static=False)
+    for i in range(STEPS):
+        step(i)
+    found, step = on_card(card, name, kind, static=True)
+    for i in range(STEPS):
+        card.waits.clear()
+        cupy_kernels.launches.clear()
+        step(i)
+        assert not card.waits or i == 0, "only a traced call looks at arrays"
+    if card.simulated and kind == "whole":
+        assert cupy_kernels.launches["graphs"] == 1 and cupy_kernels.launches["kernels"] == 0
+    wanted = state_of(card, expected)
+    for key, x in state_of(card, found).items():
+        scale = max(1e-6, float(np.abs(wanted[key]).max()))
+        np.testing.assert_allclose(x, wanted[key], rtol=1e-3, atol=2e-5 * scale, err_msg=key)
+
+
+@pytest.mark.parametrize("name", slowly(WHOLE))
+def test_launches_and_kernels_of_a_step(card: Machine, name: str) -> None:
+    chain, step = on_card(card, name, "whole", static=True)
+    for i in range(3):
+        step(i)
+    (loss,) = {s.compiled for c in type(chain).loss.static.caches(chain) for s, _ in c.steps_made() if s is not None}
+    report = loss.executable.report
+    assert (report.launches, report.kernels) == WHOLE[name]
+    assert report.frame_bytes >= report.arena_bytes + report.scratch_bytes and not report.python_instructions
+
+
+@pytest.mark.parametrize("name", slowly(("mushroom_mlp", "lenet_cnn")))
+def test_inference(card: Machine, name: str) -> None:
+    found: list[Any] = []
+    for static in (False, True):
+        chain, step = on_card(card, name, "infer", static)
+        for i in range(3):
+            step(i)
+        with kusari.using_config("train", False), kusari.no_backprop_mode():
+            found.append(card.host(chain.forward(*card.sent(MODELS[name].at(**MODELS[name].tiny).arrays()[0])).array))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["whole", "parts"])
+def test_nothing_leaks(card: Machine, kind: str) -> None:
+    if not card.simulated:
+        pytest.skip("the pool of the stand-in counts")
+    _, step = on_card(card, "mushroom_mlp", kind, static=True)
+    used: list[tuple[int, int]] = []
+    for i in range(40):
+        step(i)
+        used.append((cupy_memory.pool.used_bytes(), cupy_memory.pool.most))
+    assert len(set(used[8:])) == 1
