@@ -91,7 +91,7 @@ def _drawn(xp: Any, attrs: Any, wide: bool) -> Any:
     return evaluate(attrs["expr"], (drawn,), xp) if "expr" in attrs else drawn
 
 
-# Primitives without operands, made by another array module than NumPy: from its generator, without a copy from the host.
+# Primitives without operands, made by another array module than NumPy, and drawn by its generator.
 _MADE: dict[str, Callable[[Any, Any, bool], Any]] = {
     "arange": lambda xp, attrs, wide: xp.arange(attrs["n"], dtype=np.int32),
     "full": lambda xp, attrs, wide: xp.full(attrs["shape"], attrs["value"], attrs["dtype"]),

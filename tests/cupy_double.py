@@ -1,8 +1,9 @@
 """A stand-in for CuPy where there is no card: arrays of another type, that NumPy does not take.
 
-It has the functions, methods and parameters that CuPy has (``cupy_api.json``, read off the package) and no others. What
-CuPy refuses it refuses too: implicit conversion to NumPy, NumPy arrays among the arguments of functions, and arrays that
-are on another device than the current one. ``waits`` counts by name whatever makes the host wait for the card.
+It has the functions, methods and parameters that CuPy has (``cupy_api.json``, read off the package) and no others.
+What CuPy refuses it refuses too: implicit conversion to NumPy, NumPy arrays among the arguments of functions, and
+arrays that are on another device than the current one. ``waits`` counts by name whatever makes the host wait for the
+card.
 """
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ import types
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +181,7 @@ class ndarray:
         return self.__copy__()
 
     def __reduce__(self) -> Any:
-        return MODULES["cupy"].array, (self.get(),)
+        return ndarray.of, (self.get(),)
 
     def __repr__(self) -> str:
         return repr(self._host)
@@ -250,7 +251,8 @@ def _device(x: Any, *sources: Any) -> Any:
     if isinstance(x, (np.ndarray, np.generic)):
         return ndarray.of(x, None, *sources)
     if isinstance(x, (tuple, list)):
-        return type(x)([_device(each, *sources) for each in x])
+        parts = [_device(each, *sources) for each in x]
+        return parts if isinstance(x, list) else type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)
     return x
 
 
@@ -271,7 +273,7 @@ def _check_devices(name: str, args: Any, kwargs: Any) -> None:
                              f"current = {state.device} ({name})")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _signature(parameters: str) -> inspect.Signature:
     return inspect.signature(eval(f"lambda {parameters[1:-1]}: None"))
 
@@ -285,7 +287,7 @@ def _call(name: str, function: Any, args: Any, kwargs: Any, parameters: str | No
         _signature(parameters).bind(*args, **kwargs)
     if name in _WAITING:
         wait(name)
-    if name not in _VIEWS:
+    if name not in _VIEWS and name not in _FROM_HOST:  # which copy from another device
         _check_devices(name, args, kwargs)
     kwargs = {k: v for k, v in kwargs.items() if k != "blocking"}
     from_host = name in _FROM_HOST
@@ -294,9 +296,11 @@ def _call(name: str, function: Any, args: Any, kwargs: Any, parameters: str | No
                     **{k: _host(v, from_host or k in ("shape", "axes")) for k, v in kwargs.items()})
     if out is not None:
         return out[0] if isinstance(out, tuple) else out
-    if name in ("asarray", "ascontiguousarray") and isinstance(args[0], ndarray) and made is args[0]._host:
+    if name in ("asarray", "ascontiguousarray") and isinstance(args[0], ndarray) and (
+            made is args[0]._host and args[0]._device == state.device):
         return args[0]
-    if from_host and isinstance(made, np.ndarray) and any(np.may_share_memory(made, x) for x in args if type(x) is np.ndarray):
+    if from_host and isinstance(made, np.ndarray) and any(
+            np.may_share_memory(made, x) for x in args if type(x) is np.ndarray):
         made = made.copy()
     found = _device(made, *_arrays(args))
     if name in _VIEWS and isinstance(found, ndarray):
@@ -425,9 +429,9 @@ def _modules() -> Any:
     own["lib"] = Module("cupy.lib", stride_tricks=Module("cupy.lib.stride_tricks", np.lib.stride_tricks))
     scatter = {"scatter_add": lambda a, slices, value: a.scatter_add(slices, value),
                "rsqrt": lambda x, out=None: ndarray.of(1 / np.sqrt(x._host))}
-    return Module("cupy", np, ndarray=ndarray, ufunc=UFunc, cuda=cuda, copyto=_copyto, asnumpy=_asnumpy, __version__=API["version"],
-                  fuse=lambda *args, **kwargs: args[0], get_default_memory_pool=lambda: cupy_memory.pool,
-                  RawKernel=cupy_kernels.RawKernel, **own), Module(
+    return Module("cupy", np, ndarray=ndarray, ufunc=UFunc, cuda=cuda, copyto=_copyto, asnumpy=_asnumpy,
+                  __version__=API["version"], fuse=lambda *args, **kwargs: args[0],
+                  get_default_memory_pool=lambda: cupy_memory.pool, RawKernel=cupy_kernels.RawKernel, **own), Module(
         "cupyx", **scatter, scipy=Module("cupyx.scipy", special=special))
 
 

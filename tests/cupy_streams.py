@@ -84,7 +84,8 @@ class Stream:
 
     null: Any
 
-    def __init__(self, null: bool = False, non_blocking: bool = False, ptds: bool = False, priority: Any = None) -> None:
+    def __init__(self, null: bool = False, non_blocking: bool = False, ptds: bool = False,
+                 priority: Any = None) -> None:
         self.ptr = 0 if null else len(_streams) + 1
         self.null_stream, self.device_id = null, state.device
         self._pending: list[Callable[[], None]] = []

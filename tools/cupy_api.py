@@ -1,4 +1,4 @@
-"""Write ``tests/cupy_api.json``: the functions of the installed CuPy with their parameters, as the stand-in checks them.
+"""Write ``tests/cupy_api.json``: the functions of the installed CuPy with the parameters that the stand-in checks.
 
 Run under a Python with CuPy, which needs no card to be imported: ``python tools/cupy_api.py``.
 """

@@ -159,8 +159,7 @@ class GpuDevice(_device.Device):
     @staticmethod
     def from_device_id(device_id: int) -> GpuDevice:
         """Return the device with this number."""
-        check_cuda_available()
-        return GpuDevice(_cupy().cuda.Device(device_id))
+        return GpuDevice(_card(device_id))
 
     @staticmethod
     def from_array(array: Any) -> GpuDevice | None:
@@ -195,7 +194,7 @@ def array_to_cpu(array: Any) -> Any:
     if is_cupy_array(array):
         return array.get()
     if hasattr(array, "require_grad"):  # one of ChainerX
-        return numpy.asarray(array)
+        return array_to_cpu(array._elements)
     if isinstance(array, (int, float, complex, bool, numpy.generic)):
         return numpy.asarray(array)
     raise ArrayTypeError(f"The array sent to the CPU must be a NumPy or CuPy array, not {type(array).__name__}.")
@@ -207,6 +206,8 @@ def array_to_gpu(array: Any, device: Any = None) -> Any:
     if array is None:
         return None
     cupy = _cupy()
+    if hasattr(array, "require_grad"):  # one of ChainerX
+        array = array._elements
     if not isinstance(array, (numpy.ndarray, numpy.generic, cupy.ndarray, int, float, bool)):
         raise ArrayTypeError(f"The array sent to the GPU must be a NumPy or CuPy array, not {type(array).__name__}.")
     with device or cupy.cuda.Device():
@@ -276,8 +277,17 @@ def get_device_from_id(device_id: int | None) -> Any:
     """Return the CUDA device of this number; a negative number or None gives `DummyDevice`."""
     if device_id is None or device_id < 0:
         return DummyDevice
+    return _card(device_id)
+
+
+def _card(number: int) -> Any:
+    """Return the ``cupy.cuda.Device`` of this number; raises `DeviceError` where there is none."""
     check_cuda_available()
-    return _cupy().cuda.Device(int(device_id))
+    count = _cupy().cuda.runtime.getDeviceCount()
+    if not 0 <= number < count:
+        raise DeviceError(f"there is no card {number}: expected a number from 0 to {count - 1}, as there "
+                          f"{'is 1 card' if count == 1 else f'are {count} cards'} (CUDA_VISIBLE_DEVICES may hide some)")
+    return _cupy().cuda.Device(int(number))
 
 
 def get_device_from_array(*arrays: Any) -> Any:
