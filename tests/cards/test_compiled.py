@@ -40,7 +40,8 @@ def on_card(card: Machine, name: str, kind: str, static: bool) -> tuple[Any, Cal
     if kind == "infer":
         return chain, inference_step(chain, inputs)
     given = [kusari.Variable(x) for x in inputs] if model.input_gradient else inputs
-    return chain, (whole_step if kind == "whole" else training_step)(chain, model.updater(chain), given, card.sent(labels))
+    make = whole_step if kind == "whole" else training_step
+    return chain, make(chain, model.updater(chain), given, card.sent(labels))
 
 
 def state_of(card: Machine, chain: Any) -> dict[str, Any]:
@@ -62,7 +63,7 @@ def test_training_is_that_of_define_by_run(card: Machine, name: str, kind: str) 
         card.waits.clear()
         cupy_kernels.launches.clear()
         step(i)
-        assert not card.waits or i == 0, "only a traced call looks at arrays"
+        assert i == 0 or not card.waits or kind == "parts" and dict(card.waits) == {"float": 1}, "it reads the loss"
     if card.simulated and kind == "whole":
         assert cupy_kernels.launches["graphs"] == 1 and cupy_kernels.launches["kernels"] == 0
     wanted = state_of(card, expected)
@@ -76,8 +77,9 @@ def test_launches_and_kernels_of_a_step(card: Machine, name: str) -> None:
     chain, step = on_card(card, name, "whole", static=True)
     for i in range(3):
         step(i)
-    (loss,) = {s.compiled for c in type(chain).loss.static.caches(chain) for s, _ in c.steps_made() if s is not None}
-    report = loss.executable.report
+    made = [s for cache in type(chain).loss.static.caches(chain) for entry in cache.entries.values()
+            for s, _ in cache.steps(entry) if s is not None]
+    report = made[-1].compiled.executable.report
     assert (report.launches, report.kernels) == WHOLE[name]
     assert report.frame_bytes >= report.arena_bytes + report.scratch_bytes and not report.python_instructions
 

@@ -182,7 +182,7 @@ def test_streams_of_the_caller(card: Machine) -> None:
     model, expected = moved(Net()), moved(Net())
     updater, other = (kusari.optimizers.SGD(0.1).setup(m) for m in (model, expected))
     x, t = card.xp.asarray(X), card.xp.asarray(T)
-    for k in range(6):
+    for _ in range(6):
         stream = card.xp.cuda.Stream(non_blocking=True)
         with stream:
             updater.update(model.loss, x, t)
@@ -249,7 +249,7 @@ def test_pickled_models_train_on(card: Machine) -> None:
         updater.update(model.loss, x, t)
         other.update(copy.loss, x, t)
     for (_, p), (_, q) in zip(sorted(model.namedparams()), sorted(copy.namedparams()), strict=True):
-        np.testing.assert_array_equal(card.host(p.array), card.host(q.array))
+        np.testing.assert_allclose(card.host(p.array), card.host(q.array), rtol=1e-5)
 
 
 def test_without_graphs_kernels_are_launched(card: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,7 +337,7 @@ def test_states_of_links(card: Machine) -> None:
 
         @kusari.static_graph
         def loss(self, x: Any) -> Any:
-            return F.sum(self.bn(self.l(x)) ** 3)
+            return F.sum(F.tanh(self.bn(self.l(x))) * self.l.b)
 
     found: list[Any] = []
     for static in (True, False):
@@ -348,9 +348,10 @@ def test_states_of_links(card: Machine) -> None:
                 updater.update(model.loss, card.xp.asarray(X + k))
             model.cleargrads()
             model.loss(card.xp.asarray(X)).backward()
-        found.append([card.host(a).copy() for a in (model.bn.avg_mean, model.bn.avg_var, model.l.W.array, model.l.W.grad)])
+        arrays = model.bn.avg_mean, model.bn.avg_var, model.l.W.array, model.l.W.grad
+        found.append([card.host(a).copy() for a in arrays])
     for a, b in zip(*found, strict=True):
-        np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
 def test_explain_shows_the_plan_of_the_card(card: Machine) -> None:
@@ -358,5 +359,6 @@ def test_explain_shows_the_plan_of_the_card(card: Machine) -> None:
     updater = kusari.optimizers.SGD(0.1).setup(model)
     for _ in range(3):
         updater.update(model.loss, card.xp.asarray(X), card.xp.asarray(T))
-    text = str(model.loss.static.explain("plan") if hasattr(model.loss, "static") else Net.loss.static.explain("plan"))
-    assert "card 0" in text and "launches" in text and "bytes" in text
+    summary, plan = str(model.static.explain()), str(model.static.explain("plan"))
+    assert "launches of" in summary and "on card 0, as CUDA graphs" in summary and "GB/s" in summary
+    assert "a frame is one buffer of" in plan and "of constants" in plan and "moves" in plan

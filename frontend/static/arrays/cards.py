@@ -36,9 +36,9 @@ def reads(tape: Any, what: str, *operands: Any) -> bool:
     """Note a fault if one of some operands is an array of a card, whose elements ``what`` reads or writes."""
     if "cupy" not in sys.modules or not any(map(is_cupy_array, operands)):
         return False
-    tape.note_at_user(f"{what} reads or writes elements of an array on a graphics card, which replays would not do "
-                      "again; use functions instead (shapes and dtypes may be read freely), or do it outside the static "
-                      "function")
+    tape.note_at_user(f"{what} reads or writes elements of an array on a graphics card, which replays would not "
+                      "do again; use functions instead (shapes and dtypes may be read freely), or do it outside the "
+                      "static function")
     return True
 
 
