@@ -312,6 +312,8 @@ def _call(name: str, function: Any, args: Any, kwargs: Any, parameters: str | No
 class UFunc:
     """``cupy.ufunc``."""
 
+    __module__ = "cupy"
+
     def __init__(self, function: Any) -> None:
         self.name = f"cupy_{function.__name__}"
         self.__name__ = function.__name__
@@ -359,6 +361,8 @@ class Module(types.ModuleType):
         elif callable(found) and not isinstance(found, (type, np.dtype)):
             def function(*args: Any, found: Any = found, **kwargs: Any) -> Any:
                 return _call(name, found, args, kwargs, table[name])
+            function.__name__ = function.__qualname__ = name
+            function.__module__ = self.__name__
             found = function
         vars(self)[name] = found
         return found
@@ -378,6 +382,16 @@ class _Generator:
     def seed(self, seed: Any = None) -> None:
         """``cupy.random.seed``."""
         self._states[state.device] = np.random.RandomState(seed)
+
+    RandomState = np.random.RandomState
+
+    def get_random_state(self) -> np.random.RandomState:
+        """``cupy.random.get_random_state``."""
+        return self.state
+
+    def set_random_state(self, rs: Any) -> None:
+        """``cupy.random.set_random_state``."""
+        self._states[state.device] = rs
 
     def __getattr__(self, name: str) -> Any:
         def draw(*args: Any, dtype: Any = None, **kwargs: Any) -> Any:
@@ -452,7 +466,7 @@ def cupy(devices: int = 1) -> Iterator[Any]:
     with _turn:
         cupy_streams.count, state.device = devices, 0
         state.streams.clear()
-        cupy_memory.fresh_pool()
+        cupy_memory.reset()
         cupy_kernels.launches.clear()
         waits.clear()
         sys.modules.update(MODULES)

@@ -177,8 +177,6 @@ def array_at(shape: Any, dtype: Any, memptr: MemoryPointer | None, strides: Any,
 pool = MemoryPool()
 
 
-def fresh_pool() -> MemoryPool:
-    """Begin with nothing allocated."""
-    global pool
-    pool = MemoryPool()
-    return pool
+def reset() -> None:
+    """Begin without a limit, and count anew; what is alive stays."""
+    pool.limit, pool.most = 0, pool.used

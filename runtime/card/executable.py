@@ -12,13 +12,12 @@ import numpy as np
 
 from kusari.ir import Arena, Instruction, Node, Plan, Program, TensorType, Value
 
-from ..executable import changes_state, has_status, is_free
+from ..executable import LEAST_SECONDS, Measured, changes_state, has_status, is_free
 from .frame import CardFrame, Place
 from .indices import REPORT_BYTES, Reports
 from .kernels import CardLoader, cupy
 
-ALIGNMENT_BYTES = 256
-OWN = -1  # the number of a frame's own memory among the places of operands
+PLACE_BYTES = 256  # of which places in a frame's memory are multiples
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +76,7 @@ class CardReport:
 
 
 def _padded(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+    return -(-nbytes // PLACE_BYTES) * PLACE_BYTES
 
 
 class CardExecutable:
@@ -104,8 +103,8 @@ class CardExecutable:
         scratch = max((r.kernel.shared for r in native if r.kernel is not None), default=0)
         gathers = [r.node for r in native if has_status(r)]
         self.reports = Reports(gathers)
-        self._scratch = Place(OWN, _padded(plan.arena_size))
-        self.report_place = Place(OWN, self._scratch.offset + _padded(scratch))
+        self._scratch = Place(None, _padded(plan.arena_size))
+        self.report_place = Place(None, self._scratch.offset + _padded(scratch))
         self._end = self.report_place.offset + _padded(self.reports.nbytes)
         self.rows: list[list[Launch] | Instruction] = []  # launches one after the other, or a row of Python's
         state = {plan.slots.get(v) for v in self.written}
@@ -140,19 +139,19 @@ class CardExecutable:
         assert kernel is not None
         places = [self._place(v) for v in row.operands]
         if has_status(row):
-            places.append(Place(OWN, self.report_place.offset + REPORT_BYTES * gathers))
+            places.append(Place(None, self.report_place.offset + REPORT_BYTES * gathers))
         if kernel.shared:
             places.append(self._scratch)
         table = None
         if kernel.facts.by_table:
-            table = Place(OWN, self._end)
+            table = Place(None, self._end)
             self._end += _padded(8 * len(places))
         return Launch(row, loader.function(kernel, guards), kernel.facts.blocks, kernel.facts.threads, tuple(places),
                       table, bool(guards))
 
     def _place(self, value: Value) -> Place:
         slot = self.plan.slots[value]
-        return Place(OWN, slot.offset) if isinstance(slot, Arena) else Place(slot.index, slot.offset)
+        return Place(None, slot.offset) if isinstance(slot, Arena) else Place(slot.index, slot.offset)
 
     def _constants(self) -> dict[int, Any]:
         """The constants as arrays of the card, by external: all of them lie in one buffer."""
@@ -187,6 +186,32 @@ class CardExecutable:
         frame.unbind()
         with self._lock:
             self._free.append(frame)
+
+    def measure(self, repeat: int = 5) -> list[Measured]:
+        """Time each launch, in a frame of its own, between two events of the card; this waits for the card.
+
+        Each is run alone on zeros, several times; the best time counts.
+        """
+        module = cupy()
+        found: list[Measured] = []
+        with module.cuda.Device(self.device):
+            frame = CardFrame(self)
+            frame.fill()
+            for launch, addresses in frame.native_launches():
+                best = float("inf")
+                for _ in range(repeat):
+                    start, end = module.cuda.Event(), module.cuda.Event()
+                    start.record()
+                    launch.function((launch.blocks,), (launch.threads,), addresses)
+                    end.record()
+                    end.synchronize()
+                    best = min(best, module.cuda.get_elapsed_time(start, end) * 1e-3)
+                kernel = launch.instruction.kernel
+                assert kernel is not None
+                footprint = sum({self.plan.slots[v]: v.tensor.nbytes for v in launch.instruction.operands}.values())
+                found.append(Measured(launch.instruction, kernel, launch.threads, max(LEAST_SECONDS, best), footprint))
+            frame.close()
+        return found
 
     def run(self, inputs: Sequence[Any], params: Sequence[Any] = ()) -> list[Any]:
         """Run once on arrays of the card, and return new arrays; ``params`` change in place where the graph says so.

@@ -16,14 +16,14 @@ from .kernels import cupy
 if TYPE_CHECKING:
     from .executable import CardExecutable, Launch
 
-MOST_CAPTURES = 8  # after which arrays move too often for graphs
+CAPTURED_ROUNDS = 8  # after which arrays move too often for graphs
 
 
 @dataclass(frozen=True)
 class Place:
-    """A place in the card's memory: ``offset`` bytes into external number ``index``, or into the frame's own memory."""
+    """A place in the card's memory: ``offset`` bytes into external number ``index``, None for the frame's memory."""
 
-    index: int
+    index: int | None
     offset: int
 
 
@@ -198,7 +198,7 @@ class CardFrame(PythonRows):
         launches = self._launches
         if launches is None:
             launches = self._launches = self._prepare()
-        elif self._graphs is None and self.executable.graphs and self._captures < MOST_CAPTURES:
+        elif self._graphs is None and self.executable.graphs and self._captures < CAPTURED_ROUNDS:
             self._graphs = self._capture(launches)
         first = True
         for number, rows in enumerate(launches):
@@ -244,8 +244,20 @@ class CardFrame(PythonRows):
             return None
         return graphs
 
+    def fill(self) -> None:
+        """Bind arrays of zeros in place of everything from outside."""
+        self.memory.memset_async(0, self.executable.buffer_bytes)
+        for index, value in enumerate(self.plan.externals):
+            if self.bound[index] is None and isinstance(value.type, TensorType):
+                self.bound[index] = self._module.zeros(value.shape, value.tensor.dtype)
+        self._moved()
+
+    def native_launches(self) -> list[tuple[Launch, tuple[int, ...]]]:
+        """All launches, with the addresses that they get."""
+        return [row for rows in self._prepare() if not isinstance(rows, Instruction) for row in rows]
+
     def _prepare(self) -> list[Any]:
-        """The addresses of all launches, and the tables of those that take one."""
+        """The addresses of all launches; tables of addresses are written."""
         own = self.memory.ptr
         bases = [0 if a is None else a.data.ptr for a in self.bound]
         reports = own + self.executable.report_place.offset
@@ -256,7 +268,7 @@ class CardFrame(PythonRows):
                 continue
             here: list[tuple[Launch, tuple[int, ...]]] = []
             for launch in rows:
-                addresses = tuple([(own if p.index < 0 else bases[p.index]) + p.offset for p in launch.places])
+                addresses = tuple([(own if p.index is None else bases[p.index]) + p.offset for p in launch.places])
                 if launch.table is not None:
                     table = np.array(addresses, np.uint64)
                     (self.memory + launch.table.offset).copy_from_host(

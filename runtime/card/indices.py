@@ -2,7 +2,7 @@
 
 The gathers of a run write what is wrong to a report in the card's memory, which is copied to the host behind the run.
 All that would change state in the same run does nothing then. The host looks at copies that have arrived whenever it
-comes by, and waits only where `MOST_PENDING` runs have not told yet. So an error is raised at the latest some runs
+comes by, and waits only where `PENDING_CALLS` runs have not told yet. So an error is raised at the latest some runs
 later, and nothing that it could have spoiled has changed.
 """
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kusari.ir import Node
 from ..python_rows import index_error
 from .kernels import cupy
 
-MOST_PENDING = 8
+PENDING_CALLS = 8
 REPORT_BYTES = 16  # of one gather: a number that is out of bounds, and a 1
 
 
@@ -44,7 +44,7 @@ class Reports:
 
     def send(self, memory: Any, stream: Any) -> None:
         """Let the report of a run, in ``memory`` of the card, come to the host."""
-        if len(self._pending) >= MOST_PENDING:
+        if len(self._pending) >= PENDING_CALLS:
             self.look(wait=True)
         report = self._free.pop() if self._free else self._new()
         memory.copy_to_host_async(ctypes.c_void_p(report.words.ctypes.data), self.nbytes, stream)

@@ -1,49 +1,108 @@
-"""Every row of the tables compiled for a card: values and gradients are those of define-by-run on the CPU."""
+"""Whole models on a card, compiled: eager = compiled, one launch a step, and the plan's launches and bytes."""
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable
 from typing import Any
 
+import cupy_kernels
+import cupy_memory
 import numpy as np
 import pytest
 from cards.machines import Machine
-from functions.rows import ROWS, as_tuple, directions
-from functions.table import Row
 
 import kusari
-from kusari.static import StaticGraphWarning
+from kusari.commands.models import MODELS, compiled
+from kusari.commands.worker import inference_step, training_step, whole_step
 
-QUICK = 12  # rows of make test-fast
-NAMES = [row.name for row in ROWS]
-LEAVES = {"copy"}
+pytestmark = pytest.mark.filterwarnings("error::kusari.static.StaticGraphWarning")
+STEPS = 5
 
-
-def computed(row: Row, call: Any, xp: Any) -> list[Any]:
-    """Outputs and gradients of inputs."""
-    xs = [kusari.Variable(xp.array(x)) if x.dtype.kind == "f" else xp.array(x) for x in row.inputs]
-    ys = as_tuple(call(*xs))
-    found = [y.array for y in ys]
-    if row.gradient:
-        free = [x for i, x in enumerate(xs) if isinstance(x, kusari.Variable) and i not in row.fixed]
-        for y, g in zip(ys, directions(found, 1), strict=True):
-            y.grad = xp.array(g)
-        kusari.backward(ys)
-        found += [x.grad for x in free]
-    return found
+# Launches of a step in the sizes of tests, kernels among them that differ, and bytes of its frame.
+WHOLE = {"mushroom_mlp": (13, 12), "elementwise": (2, 2), "mnist_mlp": (16, 16), "lenet_cnn": (0, 0),
+         "ptb_lstm": (0, 0), "transformer_block": (0, 0), "vgg_cifar": (0, 0), "resnet18": (0, 0)}
+QUICK = ("mushroom_mlp", "elementwise")
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, marks=[] if i % (len(ROWS) // QUICK) == 0 else pytest.mark.slow)
-                                 for i, row in enumerate(ROWS) if row.name not in LEAVES], ids=str)
-def test_row(row: Row, card: Machine) -> None:
-    expected = computed(row, row.call, np)
-    call = card.sent(row.call)
-    static = kusari.static_graph(lambda *xs: call(*xs))
-    with kusari.using_config("keep_define_by_run", False), warnings.catch_warnings():
-        warnings.simplefilter("ignore", StaticGraphWarning)  # what cannot be compiled stays define-by-run, and is right
-        found = [computed(row, static, card.xp) for _ in range(3)]
-    for each in found:
-        for y, e in zip(each, expected, strict=True):
-            assert (y is None) == (e is None)
-            if e is not None:
-                assert card.host(y).dtype == e.dtype
-                np.testing.assert_allclose(card.host(y), e, rtol=max(1e-4, row.tolerance), atol=max(1e-5, row.tolerance))
+def slowly(names: Any) -> list[Any]:
+    return [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+def on_card(card: Machine, name: str, kind: str, static: bool) -> tuple[Any, Callable[[int], Any]]:
+    """A model in the sizes of tests and its step."""
+    np.random.seed(1)
+    model = MODELS[name]
+    model = model.at(**model.tiny)
+    chain = model.build(compiled(model.chain) if static else None)
+    chain.to_device("@cupy:0")
+    card.xp.random.seed(3)
+    inputs, labels = model.arrays()
+    inputs = card.sent(inputs)
+    if kind == "infer":
+        return chain, inference_step(chain, inputs)
+    given = [kusari.Variable(x) for x in inputs] if model.input_gradient else inputs
+    make = whole_step if kind == "whole" else training_step
+    return chain, make(chain, model.updater(chain), given, card.sent(labels))
+
+
+def state_of(card: Machine, chain: Any) -> dict[str, Any]:
+    """Parameters and persistent arrays as NumPy's."""
+    found = {name: p.array for name, p in chain.namedparams()}
+    for path, link in chain.namedlinks():
+        found.update((f"{path}/{name}", getattr(link, name)) for name in link._persistent)
+    return {name: card.host(a).copy() for name, a in found.items() if hasattr(a, "device")}
+
+
+@pytest.mark.parametrize("kind", ["whole", "parts"])
+@pytest.mark.parametrize("name", slowly(WHOLE))
+def test_training_is_that_of_define_by_run(card: Machine, name: str, kind: str) -> None:
+    expected, step = on_card(card, name, kind, static=False)
+    for i in range(STEPS):
+        step(i)
+    found, step = on_card(card, name, kind, static=True)
+    for i in range(STEPS):
+        card.waits.clear()
+        cupy_kernels.launches.clear()
+        step(i)
+        assert i == 0 or not card.waits or kind == "parts" and dict(card.waits) == {"float": 1}, "it reads the loss"
+    if card.simulated and kind == "whole":
+        assert cupy_kernels.launches["graphs"] == 1 and cupy_kernels.launches["kernels"] == 0
+    wanted = state_of(card, expected)
+    for key, x in state_of(card, found).items():
+        scale = max(1e-6, float(np.abs(wanted[key]).max()))
+        np.testing.assert_allclose(x, wanted[key], rtol=1e-3, atol=2e-5 * scale, err_msg=key)
+
+
+@pytest.mark.parametrize("name", slowly(WHOLE))
+def test_launches_and_kernels_of_a_step(card: Machine, name: str) -> None:
+    chain, step = on_card(card, name, "whole", static=True)
+    for i in range(3):
+        step(i)
+    made = [s for cache in type(chain).loss.static.caches(chain) for entry in cache.entries.values()
+            for s, _ in cache.steps(entry) if s is not None]
+    report = made[-1].compiled.executable.report
+    assert (report.launches, report.kernels) == WHOLE[name]
+    assert report.frame_bytes >= report.arena_bytes + report.scratch_bytes and not report.python_instructions
+
+
+@pytest.mark.parametrize("name", slowly(("mushroom_mlp", "lenet_cnn")))
+def test_inference(card: Machine, name: str) -> None:
+    found: list[Any] = []
+    for static in (False, True):
+        chain, step = on_card(card, name, "infer", static)
+        for i in range(3):
+            step(i)
+        with kusari.using_config("train", False), kusari.no_backprop_mode():
+            found.append(card.host(chain.forward(*card.sent(MODELS[name].at(**MODELS[name].tiny).arrays()[0])).array))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["whole", "parts"])
+def test_nothing_leaks(card: Machine, kind: str) -> None:
+    if not card.simulated:
+        pytest.skip("the pool of the stand-in counts")
+    _, step = on_card(card, "mushroom_mlp", kind, static=True)
+    used: list[tuple[int, int]] = []
+    for i in range(40):
+        step(i)
+        used.append((cupy_memory.pool.used_bytes(), cupy_memory.pool.most))
+    assert len(set(used[8:])) == 1

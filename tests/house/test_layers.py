@@ -21,8 +21,8 @@ MUTUAL = {
     "training/updater.py", "types.py", "variable.py", "variable_devices.py", "variable_node.py", "variable_text.py"}
 # frontend/static in the order of imports: each may import those before it.
 BASE = ("collector", "computed_numbers", "decorated", "errors", "mode", "room", "signature", "source", "trees")
-ROOMS = ("guards", "arrays", "trace.copies", "trace", "trace.observer", "gradients", "compile", "replay", "follow",
-         "step", "verify")
+ROOMS = ("guards", "arrays", "trace.copies", "trace", "trace.observer", "gradients", "compile", "replay", "card",
+         "follow", "step", "verify")
 TOP = ("function", "composed", "__init__")
 LATE = {"function imports onnx.session"}  # inside a function: the extra ``onnx`` may be missing
 # The rooms of two languages in the same way; above those of cuda is the module that knows them all.

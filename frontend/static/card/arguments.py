@@ -6,6 +6,7 @@ from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 from kusari.ir import TensorType
+from kusari.runtime.card.kernels import cupy
 from kusari.runtime.python_rows import RunError
 
 from ..arrays.aliasing import View
@@ -35,9 +36,8 @@ class CardArguments:
                  fixed: Mapping[int, Any] | None = None, returned: Sequence[int] | None = None,
                  apart: Collection[int] = (), views: Mapping[int, tuple[int, View]] | None = None,
                  ready: Callable[[], None] | None = None) -> None:
-        import cupy
         self.compiled, self._place, self._bindings = compiled, place, bindings
-        self._device = cupy.cuda.Device(place.device)
+        self._device = cupy().cuda.Device(place.device)
         self.frame = frame = compiled.executable.acquire()
         final = compiled.plan.graph
         self._first = first = len(final.inputs)

@@ -9,6 +9,7 @@ from typing import Any
 
 from kusari.ir import Graph, Value
 from kusari.passes import Observer
+from kusari.runtime.card.kernels import cupy
 
 from ...backends.cuda import is_cupy_array
 from ..compile.compile import Compiled
@@ -45,26 +46,28 @@ class CardPlace:
     @contextlib.contextmanager
     def other_draws(self) -> Iterator[None]:
         """Context in which draws leave the generator of the card as it is."""
-        import cupy
-        with cupy.cuda.Device(self.device):
-            before = cupy.random.get_random_state()
-            cupy.random.set_random_state(cupy.random.RandomState(0))
+        with cupy().cuda.Device(self.device):
+            before = cupy().random.get_random_state()
+            cupy().random.set_random_state(cupy().random.RandomState(0))
             try:
                 yield
             finally:
-                cupy.random.set_random_state(before)
+                cupy().random.set_random_state(before)
+
+    def send(self, array: Any) -> Any:
+        """Return the elements of an array of NumPy's on this card."""
+        with cupy().cuda.Device(self.device):
+            return cupy().asarray(array)
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return a new array of zeros."""
-        import cupy
-        with cupy.cuda.Device(self.device):
-            return cupy.zeros(shape, dtype)
+        with cupy().cuda.Device(self.device):
+            return cupy().zeros(shape, dtype)
 
     def ones(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return a new array of ones."""
-        import cupy
-        with cupy.cuda.Device(self.device):
-            return cupy.ones(shape, dtype)
+        with cupy().cuda.Device(self.device):
+            return cupy().ones(shape, dtype)
 
     def __str__(self) -> str:
         return f"card {self.device}"

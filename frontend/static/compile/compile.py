@@ -74,7 +74,7 @@ def copied_below(graph: Graph) -> int:
 def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_BELOW_BYTES,
                   copy_out: int = COPY_BELOW_BYTES, memory: str | float = SPEED, spent: Collection[int] = (),
                   observer: Observer | None = None, place: Place | None = None) -> Compiled:
-    """Compile ``graph`` for the host or for a ``place``; the outputs in ``kept`` stay in the frame instead of being returned.
+    """Compile ``graph`` for the host or for a ``place``; outputs in ``kept`` stay in the frame, not returned.
 
     Inputs below ``copy_in`` bytes are copied into the frame where native code cannot bind them itself, outputs below
     ``copy_out`` bytes out of it; others are passed by pointer. ``memory`` is for graphs that are whole training

@@ -37,6 +37,10 @@ class Place(Protocol):
         """Plan, generate and load ``final``, to which the passes have brought ``graph``."""
         ...
 
+    def send(self, array: Any) -> Any:
+        """Return the elements of an array of NumPy's as one that lies here."""
+        ...
+
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return a new array of zeros."""
         ...

@@ -21,8 +21,8 @@ from ...function_node import FunctionNode
 from ...graph_walks import gradients_given
 from ...variable import Variable
 from ...variable_node import VariableNode
-from ..errors import Stale
 from ..compile.compile import compile_graph
+from ..errors import Stale
 from ..mode import may_run
 from ..replay.arguments import Arguments
 from ..replay.receiving import receive

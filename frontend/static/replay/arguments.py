@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from kusari.ir import TensorType
-from kusari.runtime.python_rows import RunError
 from kusari.runtime.memory import trim_heap
+from kusari.runtime.python_rows import RunError
 
 from ..arrays.aliasing import View
 from ..arrays.captured import owner

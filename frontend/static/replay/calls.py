@@ -36,7 +36,7 @@ class InFlight:
                 if isinstance(v.type, TensorType):
                     kept = arguments.kept(position)
                     found[v] = arguments.current(position, arrays) if kept is None else kept
-        known = {**dict(schedule.recording.graph.consts), **found}
+        known = {**schedule.recording.constants(), **found}
         for node in schedule.kept.again:
             known.update(zip(node.outputs, node.op.call(node.attrs, *[known[v] for v in node.inputs]), strict=True))
             found.update((v, known[v]) for v in node.outputs)

@@ -93,7 +93,7 @@ class _Expansion:
                 self.env[value], before[value] = binding.parameter, call.call.parameter_array(i)
             else:
                 self.env[value] = Variable(binding.array(), requires_grad=False)
-        self.env.update((v, Variable(a, requires_grad=False)) for v, a in graph.consts)
+        self.env.update((v, Variable(a, requires_grad=False)) for v, a in recorded.constants().items())
         for value, node in zip(schedule.wanted, call.inputs or (), strict=True):
             self.env[value] = node.get_variable()
         # The places of results in the graph, as far as they are still referenced.

@@ -65,8 +65,8 @@ class Schedule:
         if full is not None:
             self.kept = self._choose_kept(full)
             self.saved = self.kept.saved
-            self.saved += tuple(v for n in graph.nodes if n.op is STATIC_CODE or recording.place is not None and _draws(n)
-                                for v in n.outputs if v not in self.saved)
+            repeated = [n for n in graph.nodes if n.op is STATIC_CODE or recording.place is not None and _draws(n)]
+            self.saved += tuple(v for n in repeated for v in n.outputs if v not in self.saved)
         whole = Graph(graph.name, graph.inputs, graph.params, graph.consts, graph.nodes + self.kept.copies,
                       outputs.values + self.saved)
         self.forward: Any = self._compile(whole)

@@ -233,8 +233,12 @@ class Step:
             self._compile_anew()
         arrays = [x._array if isinstance(x := leaves[i], Variable) else x for i in self._inputs]
         results = self.results
-        call = None if results is None else results.call()
-        arguments = call.arguments if call is not None else self._free.pop() if self._free else self._arguments()
+        try:  # there may be no memory left
+            call = None if results is None else results.call()
+            arguments = call.arguments if call is not None else self._free.pop() if self._free else self._arguments()
+        except BaseException:
+            program.retreat()
+            raise
         state = None if results is None else results.state()
         found = self._run(arguments, arrays)
         flags = _flags(arguments, self._flags, arrays) if self._flags else ()

@@ -22,6 +22,7 @@ from ...link.walk import all_params
 from ...update_rule import UpdateRule
 from ...utils.arrays import is_array
 from ..arrays.overlap import Spans
+from ..card.place import card
 from ..compile.compile import SCALAR_BYTES, compile_graph
 from ..compile.place import Place
 from ..errors import NotCompilable, Stale
@@ -374,7 +375,6 @@ def _place_of(arrays: Sequence[Any]) -> Place | None:
     first = next((a for a in arrays if is_cupy_array(a)), None)
     if first is None:
         return None
-    from ..card.place import card
     place = card(first.device.id)
     if not all(a is None or place.holds(a) for a in arrays):
         raise NotCompilable("parameters lie on several devices")
@@ -467,7 +467,8 @@ class CompiledUpdate:
         graph = Graph("update", (*hyper, *inputs), (*values, *(v for v, _ in states)), (), tuple(b.nodes),
                       program.flags)
         bindings += [s for _, s in states]
-        found = self._arguments = arguments_of(compile_graph(graph, copy_in=SCALAR_BYTES, place=program.place), bindings)
+        compiled = compile_graph(graph, copy_in=SCALAR_BYTES, place=program.place)
+        found = self._arguments = arguments_of(compiled, bindings)
         return found
 
 

@@ -140,8 +140,9 @@ class Tape:
             record(self, values, outputs)
         else:
             op = op_of(template)
-            card = {} if type(outputs[0]._array) is np.ndarray else {"on_card": True}
-            attrs = {"function": template, **card, **static_attributes(template), **self.constants.attributes(op, inputs)}
+            attrs = {"function": template, **static_attributes(template), **self.constants.attributes(op, inputs)}
+            if type(outputs[0]._array) is not np.ndarray:
+                attrs["on_card"] = True
             if held:
                 attrs["held"] = tuple(held)
             self.append(op, (*values, *held.values()), outputs, attrs)
@@ -290,7 +291,7 @@ class Tape:
         if hasattr(array, "dtype") and getattr(array, "shape", None) is not None and id(array) not in self._states:
             self._states[id(array)] = StateBinding(link, name)
             if self.observation is not None and Spans(
-                    a for x in self._leaves if type(a := array_of(x)) is type(array)).touch(array):
+                    a for x in self._leaves if is_array(a := array_of(x))).touch(array):
                 self.note("an argument shares memory with a persistent array of a link; pass a copy",
                           self.observation.where)
             self._keep.append(array)

@@ -94,6 +94,11 @@ class Recording:
         return [(v, b.parameter) for v, b in zip(self.graph.params, self.bindings, strict=True)
                 if isinstance(b, ParameterBinding)]
 
+    def constants(self) -> dict[Value, Any]:
+        """The constants of the graph, which are NumPy's arrays there, where the others are."""
+        place = self.place
+        return {v: a if place is None else place.send(a) for v, a in self.graph.consts}
+
     def first_leaves(self) -> dict[Value, int]:
         """Map each value of a leaf to the number of the leaf, the first one where a value stands for several."""
         return {v: i for i, v in reversed(list(enumerate(self.leaves)))}
@@ -144,7 +149,9 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     leaves = [*leaves, *(variable for _, variable, _ in tape.carried.values())]
     states = tuple((entry.holder, entry.key) for _, _, entry in tape.carried.values())
     distinct = tuple(dict.fromkeys(inputs))
-    graph = Graph(name, distinct, tuple(tape.bindings), tuple(tape.consts), tuple(tape.nodes), outputs)
+    place = _place(tape, leaves, out_leaves, card)
+    consts = tuple([(v, a.get() if is_cupy_array(a) else a) for v, a in tape.consts])
+    graph = Graph(name, distinct, tuple(tape.bindings), consts, tuple(tape.nodes), outputs)
     detached = tape.detached()
     first: dict[int, int] = {}
     same = {i: j for i, v in enumerate(out_leaves) if (j := first.setdefault(id(v), i)) != i}
@@ -158,7 +165,7 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
                      tuple(map(_may_have_gradient, leaves)), tuple(asking), detached, checks,
                      "unknown" if observation is None else observation.where, states, tape.draws,
                      _apart(tape, leaves, out_leaves), same, tuple(isinstance(v, Variable) for v in leaves),
-                     tape.aliases, _place(tape, leaves, out_leaves, card), tape.checks > 0)
+                     tape.aliases, place, tape.checks > 0)
 
 
 def _place(tape: Tape, leaves: list[Any], out_leaves: list[Any],
