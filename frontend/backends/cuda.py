@@ -377,6 +377,18 @@ def clear_memo() -> None:
         memory.clear()
 
 
+def map_kernel(exprs: Sequence[Any], dtypes: Sequence[Any], name: str) -> Any:
+    """Make a kernel that computes trees of expressions at each point of arrays of these dtypes, which broadcast.
+
+    It is a ``cupy.ElementwiseKernel``, for any card: one launch, whatever the trees have in them.
+    """
+    from kusari.codegen.cuda.scalar.elementwise import elementwise_text
+    text = elementwise_text(exprs, dtypes)
+    name = "kusari_" + "".join([c if c.isalnum() else "_" for c in name])
+    return _cupy().ElementwiseKernel(text.inputs, text.outputs, text.operation, name, preamble=text.preamble,
+                                     options=("--fmad=false",))  # rounded as on the processor
+
+
 @memoize(for_each_device=True)
 def elementwise(in_params: str, out_params: str, operation: str, name: str, **kwargs: Any) -> Any:
     """Make (once per card) an elementwise kernel: ``cupy.ElementwiseKernel``.
