@@ -53,8 +53,8 @@ def compile_on_card(graph: Graph, place: CardPlace, kept: Sequence[Value], copy_
                     memory: str | float, spent: Collection[int] = (), observer: Observer | None = None) -> Compiled:
     """Compile ``graph`` for the card ``place``; the arguments are those of ``compile_graph``.
 
-    With ``copy_in`` zero inputs stay where they are, or in a buffer of their own, as do those that a backward finds in
-    the frame of its forward; else all of them are copied into the arena. Raises ``NoKernel``.
+    With ``copy_in`` zero inputs lie in the frame of a forward, where a backward finds them, or in buffers of their own;
+    else all of them are copied into the arena. Raises ``NoKernel``.
     """
     started = time.perf_counter()
     stay = set(kept)
