@@ -64,6 +64,7 @@ class CardArguments:
         ``MemoryError`` where the card has no memory left.
         """
         with self._device:
+            self.frame.enter()
             self._bind_params()
             if self._states:
                 spans = Spans(b.array() for b in self._states)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kusari.codegen import generate
 from kusari.codegen.cuda.text.dialect import OPTIONS, cuda_source
-from kusari.codegen.cuda.text.guard import guarded
+from kusari.codegen.cuda.text.guard import guarded, noting
 from kusari.ir import Graph, Node, Plan, Program, Trait, Value
 from kusari.passes import WITHOUT_WINOGRAD, Observer, name_of, plan
 from kusari.runtime.card.executable import CardExecutable, nodes_without_kernels
@@ -42,7 +42,7 @@ class NoKernel(NotStatic, NotCompilable):
 @functools.cache
 def loader() -> CardLoader:
     """The kernels of this process."""
-    return CardLoader(Dialect(cuda_source, guarded, OPTIONS))
+    return CardLoader(Dialect(cuda_source, guarded, noting, OPTIONS))
 
 
 def _write(plan: Plan) -> Program:

@@ -440,6 +440,9 @@ class CompiledUpdate:
             self._outdated = True
             program.retreat()
             return False
+        except (MemoryError, IndexError):  # of a card: nothing has been updated
+            program.retreat()
+            raise
         if program.scaling is not None and not program.scaling.dynamic:
             program.optimizer._gradients_are_finite = True
         if program.flags:
