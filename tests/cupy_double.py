@@ -129,7 +129,7 @@ class ndarray:
             return NotImplemented
         if kwargs.get("out"):
             kwargs["out"], = kwargs["out"]
-        return found(*inputs, **kwargs) if method == "__call__" else getattr(found, method)(*inputs, **kwargs)
+        return found(*inputs, **kwargs) if method == "__call__" else NotImplemented
 
     def __array_function__(self, function: Any, kinds: Any, args: Any, kwargs: Any) -> Any:
         found: Any = MODULES["cupy"]

@@ -127,7 +127,8 @@ def _unfused(*args: Any, **kwargs: Any) -> Any:
 def check_cuda_available() -> None:
     """Raise `DeviceError` unless CuPy and a CUDA device are there."""
     if _cupy() is None:
-        raise DeviceError(f"CUDA environment is not correctly set up: {_reason}. {_INSTALL}")
+        remedy = _INSTALL if importlib.util.find_spec("cupy") is None else "python -m kusari doctor says what was found."
+        raise DeviceError(f"CUDA environment is not correctly set up: {_reason}. {remedy}")
 
 
 def is_cupy_array(array: Any) -> bool:
