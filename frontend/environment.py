@@ -49,8 +49,9 @@ def choice(name: str, default: str, allowed: tuple[str, ...]) -> str:
 # All names behind KUSARI_, as docs/debugging.md has them; and those for processes that a script starts, and for tests.
 _KNOWN = ("CACHE", "CACHE_DIR", "CACHE_SIZE", "CHECK", "CPU_CODEGEN", "CUDA_GRAPH", "CUDNN_FAST_BATCH_NORMALIZATION",
           "DATASET_ROOT", "DEBUG", "DTYPE", "DUMP", "FOLLOW_STATIC", "KEEP_DEFINE_BY_RUN", "KEEP_GRAPH_ON_REPORT",
-          "LAZY_GRAD_SUM", "LOG", "NUMPY_ALIASES", "NUM_THREADS", "PASSES", "PROGRESS", "RANKS_PER_NODE", "TEST_GPU_LIMIT", "TYPE_CHECK",
-          "USE_CUDNN", "USE_CUDNN_TENSOR_CORE", "USE_IDEEP", "USE_STATIC_GRAPH", "WARN_NONDETERMINISTIC", "WINOGRAD")
+          "LAZY_GRAD_SUM", "LOG", "NUMPY_ALIASES", "NUM_THREADS", "PASSES", "PROGRESS", "RANKS_PER_NODE",
+          "TEST_GPU_LIMIT", "TYPE_CHECK", "USE_CUDNN", "USE_CUDNN_TENSOR_CORE", "USE_IDEEP", "USE_STATIC_GRAPH",
+          "WARN_NONDETERMINISTIC", "WINOGRAD")
 _INTERNAL = ("SCRIPT", "EXAMPLES", "ORACLE")
 
 

@@ -29,11 +29,11 @@ def explain(error: BaseException, node: Node) -> None:
         error.__cause__ = RunError(note)
 
 
-def index_error(number: int, node: Node) -> IndexError:
+def index_error(number: int, node: Node, kind: type[IndexError] = IndexError) -> IndexError:
     """The error of a gather or scatter that was given a row which is not there."""
     rows = node.inputs[0].shape[0] if node.op.name == "take" else node.output.shape[0]
-    error = IndexError(f"index {number} is out of bounds for axis 0 with size {rows}\nLabels and indices count "
-                       "from 0, and the largest is the number of classes or rows less one.")
+    error = kind(f"index {number} is out of bounds for axis 0 with size {rows}\nLabels and indices count "
+                 "from 0, and the largest is the number of classes or rows less one.")
     explain(error, node)
     return error
 

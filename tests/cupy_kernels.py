@@ -87,7 +87,6 @@ def end_capture(stream: Any) -> Graph:
     return Graph(nodes, state.device)
 
 
-cupy_streams.Stream.captured = None  # type: ignore[attr-defined]
 cupy_streams.Stream.begin_capture = begin_capture  # type: ignore[attr-defined]
 cupy_streams.Stream.end_capture = end_capture  # type: ignore[attr-defined]
 cupy_streams.Stream.is_capturing = lambda self: self.captured is not None  # type: ignore[attr-defined]

@@ -83,6 +83,7 @@ class Stream:
     """``cupy.cuda.Stream``."""
 
     null: Any
+    captured: list[Callable[[], None]] | None = None  # the work of a graph in the making
 
     def __init__(self, null: bool = False, non_blocking: bool = False, ptds: bool = False,
                  priority: Any = None) -> None:
@@ -116,6 +117,8 @@ class Stream:
 
     def synchronize(self) -> None:
         """Do all that is left."""
+        if self.captured is not None:
+            raise RuntimeError("cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing")
         while self._pending:
             self._pending.pop(0)()
 

@@ -260,7 +260,7 @@ class StaticFunction:
         if changes and not told:
             code = getattr(self.fn, "__code__", None)
             where = f"{code.co_filename}:{code.co_firstlineno}" if code else "unknown"
-            self._say(f"{self.__qualname__} runs define-by-run as long as a number among its arguments changes in "
+            self.say(f"{self.__qualname__} runs define-by-run as long as a number among its arguments changes in "
                       f"every call, or an object is another one, as each would be another trace: {where}; pass arrays")
         return changes
 
@@ -319,7 +319,7 @@ class StaticFunction:
         try:
             return sessions.SessionSchedule(recorded, config.enable_backprop)
         except sessions.ExportError as error:
-            self._say(f"{self.__qualname__} is compiled, it cannot run in ONNX Runtime: {error}")
+            self.say(f"{self.__qualname__} is compiled, it cannot run in ONNX Runtime: {error}")
             return None
 
     def step_class(self) -> Any:
@@ -332,9 +332,9 @@ class StaticFunction:
 
     def _fall_back(self, cache: ScheduleCache, key: Any, fault: Fault) -> None:
         cache.put(key, Fallback(fault))
-        self._say(f"{self.__qualname__} runs define-by-run, it is not static: {fault}")
+        self.say(f"{self.__qualname__} runs define-by-run, it is not static: {fault}")
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
         """Warn once, or raise if the function is strict."""
         if self.strict:
             raise StaticGraphError(text)

@@ -6,7 +6,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from kusari.ir import Arena, Instruction, Node, Plan, Program, TensorType, Value
 
 from ..executable import LEAST_SECONDS, Measured, changes_state, has_status, is_free
 from .frame import CardFrame, Place
-from .indices import REPORT_BYTES, Reports
+from .indices import REPORT_BYTES, watch
 from .kernels import CardLoader, cupy
 
 PLACE_BYTES = 256  # of which places in a frame's memory are multiples
@@ -24,16 +24,17 @@ PLACE_BYTES = 256  # of which places in a frame's memory are multiples
 class Launch:
     """One launch of a kernel: its operands as places, which are the kernel's parameters or the entries of its table.
 
-    ``guarded`` kernels do nothing where an index was out of bounds.
+    Its last parameter is ``more``: the reports of the run or the flag of the card, of a kernel that does nothing where
+    an index was out of bounds, or notes that. Only the last is no ``instruction``.
     """
 
-    instruction: Instruction
+    instruction: Instruction | None
     function: Any
     blocks: int
     threads: int
     places: tuple[Place, ...]
     table: Place | None
-    guarded: bool
+    more: Literal["", "reports", "flag"]
 
 
 @dataclass
@@ -102,10 +103,11 @@ class CardExecutable:
         native = [r for r in rows if r.kernel is not None]
         scratch = max((r.kernel.shared for r in native if r.kernel is not None), default=0)
         gathers = [r.node for r in native if has_status(r)]
-        self.reports = Reports(gathers)
+        self.gathers = gathers
+        self.watch = watch(device)
         self._scratch = Place(None, _padded(plan.arena_size))
         self.report_place = Place(None, self._scratch.offset + _padded(scratch))
-        self._end = self.report_place.offset + _padded(self.reports.nbytes)
+        self._end = self.report_place.offset + _padded(REPORT_BYTES * len(gathers))
         self.rows: list[list[Launch] | Instruction] = []  # launches one after the other, or a row of Python's
         state = {plan.slots.get(v) for v in self.written}
         seen = guarded = 0
@@ -117,10 +119,12 @@ class CardExecutable:
                 self.rows.append([])
             here = self.rows[-1]
             assert isinstance(here, list)
-            guards = len(gathers) if seen and changes_state(row, plan, state) else 0
-            here.append(self._launch(row, loader, seen, guards))
+            changes = changes_state(row, plan, state)
+            here.append(self._launch(row, loader, seen, len(gathers), changes))
             seen += has_status(row)
-            guarded += bool(guards)
+            guarded += changes
+        if gathers:
+            self._note(loader, len(gathers))
         self.buffer_bytes = self._end
         with cupy().cuda.Device(device):
             self.consts = self._constants()
@@ -134,20 +138,32 @@ class CardExecutable:
             moved_bytes=sum(map(_moved, native)), flops=sum(k.flops for k in kernels),
             compile_seconds=time.perf_counter() - started, guarded=guarded)
 
-    def _launch(self, row: Instruction, loader: CardLoader, gathers: int, guards: int) -> Launch:
+    def _note(self, loader: CardLoader, gathers: int) -> None:
+        """Append the launch that notes, for other runs, that an index was out of bounds."""
+        kernel = loader.dialect.noting(gathers)
+        rows = self.rows[-1]
+        if isinstance(rows, Instruction):
+            rows = []
+            self.rows.append(rows)
+        rows.append(Launch(None, loader.function(kernel), 1, 1, (self.report_place,), None, "flag"))
+
+    def _launch(self, row: Instruction, loader: CardLoader, before: int, gathers: int, changes: bool) -> Launch:
+        """The launch of a row behind so many gathers of all; one that ``changes`` state is guarded."""
         kernel = row.kernel
         assert kernel is not None
         places = [self._place(v) for v in row.operands]
         if has_status(row):
-            places.append(Place(None, self.report_place.offset + REPORT_BYTES * gathers))
+            places.append(Place(None, self.report_place.offset + REPORT_BYTES * before))
         if kernel.shared:
             places.append(self._scratch)
         table = None
         if kernel.facts.by_table:
             table = Place(None, self._end)
             self._end += _padded(8 * len(places))
+        more: Literal["", "reports", "flag"] = "" if not changes else "reports" if before else "flag"
+        guards = {"": 0, "reports": gathers, "flag": 1}[more]
         return Launch(row, loader.function(kernel, guards), kernel.facts.blocks, kernel.facts.threads, tuple(places),
-                      table, bool(guards))
+                      table, more)
 
     def _place(self, value: Value) -> Place:
         slot = self.plan.slots[value]
@@ -198,6 +214,8 @@ class CardExecutable:
             frame = CardFrame(self)
             frame.fill()
             for launch, addresses in frame.native_launches():
+                if launch.instruction is None:
+                    continue
                 best = float("inf")
                 for _ in range(repeat):
                     start, end = module.cuda.Event(), module.cuda.Event()
@@ -216,10 +234,11 @@ class CardExecutable:
     def run(self, inputs: Sequence[Any], params: Sequence[Any] = ()) -> list[Any]:
         """Run once on arrays of the card, and return new arrays; ``params`` change in place where the graph says so.
 
-        Raises ``IndexError`` for an index out of bounds that is known by now.
+        Raises ``IndexError`` for an index out of bounds of an earlier run.
         """
         frame = self.acquire()
         try:
+            frame.enter()
             for i, array in enumerate(inputs):
                 frame.put(i, array)
             for i, array in enumerate(params, len(inputs)):

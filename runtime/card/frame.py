@@ -1,9 +1,10 @@
 """Frames of a card: the memory of one call in flight, and its launches, one by one or as CUDA graphs."""
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from kusari.ir import Arena, External, Instruction, Node, TensorType, Value
 
 from ..frame import LARGE, LARGE_BYTES, part_of
 from ..python_rows import PythonRows
+from .indices import REPORT_BYTES
 from .kernels import cupy
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ class CardFrame(PythonRows):
     """
 
     closed = False
+    every: ClassVar[weakref.WeakSet[CardFrame]] = weakref.WeakSet()
 
     def __init__(self, executable: CardExecutable) -> None:
         super().__init__()
@@ -58,6 +61,9 @@ class CardFrame(PythonRows):
         self._graphs: list[Any] | None = None
         self._captures = 0
         self._capture_stream: Any = None
+        self._lenders: list[CardFrame] = []  # in whose memory inputs lie
+        self._readers: list[Any] = []        # streams of other frames that read this one's memory
+        self.every.add(self)
         for index, array in executable.consts.items():
             self.bound[index] = array
 
@@ -83,6 +89,9 @@ class CardFrame(PythonRows):
             with self._current:
                 actual = self._new(lambda: self._module.empty(kind.shape, kind.dtype), kind.nbytes, "copies")
             self._others[index] = array, actual
+        if index < len(self.plan.graph.inputs):  # kept by a forward, whose frame is not to be written to meanwhile
+            self._lenders += [f for f in CardFrame.every if f is not self and f not in self._lenders
+                              and f.memory is not None and f.memory.mem is actual.data.mem]
         before, self.bound[index] = self.bound[index], actual
         if before is None or before.data.ptr != actual.data.ptr:
             self._moved()
@@ -171,16 +180,11 @@ class CardFrame(PythonRows):
         """Run every row in order on the current stream; nothing waits for the card.
 
         An exception of a row in Python gets a note of its place and is raised; ``failed`` is then its node. Raises
-        ``IndexError`` for an index out of bounds, of this run or an earlier one, as soon as it is known.
+        ``RunError`` when a function gives other results than when it was traced.
         """
-        reports = self.executable.reports
+        own = self.executable
         with self._current:
-            if reports.nbytes:
-                reports.look()
-            stream = self._module.cuda.get_current_stream()
-            if stream != self._stream:
-                stream.wait_event(self._stream.record())
-                self._stream = stream
+            stream = self.enter()
             for array, actual in self._others.values():
                 actual[...] = array
             try:
@@ -190,9 +194,27 @@ class CardFrame(PythonRows):
                 for index, (array, actual) in self._others.items():
                     if self.plan.externals[index] in self.executable.written:
                         array[...] = actual
-            if reports.nbytes:
-                reports.send(self.memory + self.executable.report_place.offset, stream)
-                reports.look()
+            if own.gathers:
+                own.watch.send(own.gathers, self.memory + own.report_place.offset, stream)
+            for lender in self._lenders:
+                if lender._stream != stream and stream not in lender._readers:
+                    lender._readers.append(stream)
+
+    def enter(self) -> Any:
+        """Be ready to be written to on the current stream, which is returned, when runs on others are over.
+
+        Raises ``LateIndexError`` for an index out of bounds of an earlier run, as soon as it is known.
+        """
+        with self._current:
+            self.executable.watch.look()
+            stream = self._module.cuda.get_current_stream()
+            if stream != self._stream or self._readers:
+                for other in (self._stream, *self._readers):
+                    if other != stream:
+                        stream.wait_event(other.record())
+                self._readers.clear()
+                self._stream = stream
+            return stream
 
     def _run_rows(self, stream: Any) -> None:
         launches = self._launches
@@ -212,9 +234,9 @@ class CardFrame(PythonRows):
                 first = False
 
     def _launch(self, rows: Sequence[tuple[Launch, tuple[int, ...]]], first: bool, stream: Any) -> None:
-        reports = self.executable.reports
-        if first and reports.nbytes:
-            (self.memory + self.executable.report_place.offset).memset_async(0, reports.nbytes, stream)
+        own = self.executable
+        if first and own.gathers:
+            (self.memory + own.report_place.offset).memset_async(0, REPORT_BYTES * len(own.gathers), stream)
         for launch, addresses in rows:
             launch.function((launch.blocks,), (launch.threads,), addresses)
 
@@ -260,7 +282,7 @@ class CardFrame(PythonRows):
         """The addresses of all launches; tables of addresses are written."""
         own = self.memory.ptr
         bases = [0 if a is None else a.data.ptr for a in self.bound]
-        reports = own + self.executable.report_place.offset
+        more = {"reports": own + self.executable.report_place.offset, "flag": self.executable.watch.flag.data.ptr}
         found: list[Any] = []
         for rows in self.executable.rows:
             if isinstance(rows, Instruction):
@@ -274,7 +296,7 @@ class CardFrame(PythonRows):
                     (self.memory + launch.table.offset).copy_from_host(
                         _pointer(table), table.nbytes)  # once for all runs: it waits
                     addresses = (own + launch.table.offset,)
-                here.append((launch, (*addresses, reports) if launch.guarded else addresses))
+                here.append((launch, (*addresses, more[launch.more]) if launch.more else addresses))
             found.append(here)
         return found
 
@@ -287,7 +309,7 @@ class CardFrame(PythonRows):
 
     def _call(self, node: Node, arrays: Sequence[Any]) -> Sequence[Any]:
         if node.op.name == "random":
-            return drawn(self._module, node),
+            return drawn(cupy(), node),
         return super()._call(node, arrays)
 
     @property

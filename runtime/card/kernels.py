@@ -19,12 +19,13 @@ def cupy() -> Any:
 class Dialect:
     """The language of kernels: the ``source`` of a text, ``guarded`` texts, and options of the compiler.
 
-    A guarded text has one slot more: reports of so many gathers, and does nothing if one of them has found an index out
-    of bounds.
+    A guarded text has one parameter more, the reports of so many gathers, and does nothing if one of them has found an
+    index out of bounds. The kernel ``noting`` so many reports sets a flag, its second parameter.
     """
 
     source: Callable[[str], str]
     guarded: Callable[[Kernel, int], str]
+    noting: Callable[[int], Kernel]
     options: tuple[str, ...]
 
 

@@ -97,20 +97,40 @@ def moved(model: Any, device: str = "@cupy:0") -> Any:
     return model
 
 
-def test_an_index_out_of_bounds_changes_nothing(card: Machine) -> None:
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "parts"])
+@pytest.mark.parametrize("late", [True, False], ids=["late", "at once"])
+def test_an_index_out_of_bounds_changes_nothing(card: Machine, whole: bool, late: bool) -> None:
     model = moved(Words())
     updater = kusari.optimizers.Adam().setup(model)
     good, bad = card.xp.asarray(np.array([0, 3], "i")), card.xp.asarray(np.array([0, 4], "i"))
+
+    def step(indices: Any) -> None:
+        if whole:
+            updater.update(model.loss, indices)
+        else:
+            loss = model.loss(indices)
+            model.cleargrads()
+            loss.backward()
+            if not late:
+                card.xp.cuda.get_current_stream().synchronize()
+            updater.update()
+
     for _ in range(4):
-        updater.update(model.loss, good)
+        step(good)
     before = {name: card.host(p.array).copy() for name, p in model.namedparams()}
-    updater.update(model.loss, bad)
-    card.xp.cuda.get_current_stream().synchronize()
+    clock = updater.t
+    with pytest.raises(IndexError, match="index 4 is out of bounds for axis 0 with size 4"):
+        for indices in (bad, *[good] * 2):
+            step(indices)
+            if indices is bad:
+                for name, p in model.namedparams():
+                    np.testing.assert_array_equal(card.host(p.array), before[name])
+            card.xp.cuda.get_current_stream().synchronize()
+    if whole:
+        assert updater.t == clock
     for name, p in model.namedparams():
         np.testing.assert_array_equal(card.host(p.array), before[name])
-    with pytest.raises(IndexError, match="index 4 is out of bounds for axis 0 with size 4"):
-        updater.update(model.loss, good)
-    updater.update(model.loss, good)
+    step(good)
     assert any((card.host(p.array) != before[name]).any() for name, p in model.namedparams())
 
 
@@ -362,3 +382,34 @@ def test_explain_shows_the_plan_of_the_card(card: Machine) -> None:
     summary, plan = str(model.static.explain()), str(model.static.explain("plan"))
     assert "launches of" in summary and "on card 0, as CUDA graphs" in summary and "GB/s" in summary
     assert "a frame is one buffer of" in plan and "of constants" in plan and "moves" in plan
+
+
+def test_verification_says_that_it_does_not_compare(card: Machine) -> None:
+    class Verified(Net):
+        loss = kusari.static_graph(verify=1)(Net.loss.static.fn)
+
+    model = moved(Verified())
+    with pytest.warns(StaticGraphWarning, match="not verified where its arrays lie on a graphics card"):
+        for _ in range(3):
+            model.loss(card.xp.asarray(X), card.xp.asarray(T))
+
+
+REFUSED = [
+    ("an allocation", lambda xp, x: xp.empty(3)), ("a copy to the host", lambda xp, x: x.get()),
+    ("a number", lambda xp, x: float(x.sum())), ("a product", lambda xp, x: x @ x.T),
+    ("a draw", lambda xp, x: xp.random.rand(3)), ("a wait", lambda xp, x: xp.cuda.get_current_stream().synchronize())]
+
+
+@pytest.mark.parametrize("refused", [row[1] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_the_stand_in_refuses_in_a_capture(card: Machine, refused: Any) -> None:
+    if not card.simulated:
+        pytest.skip("of the stand-in")
+    x = card.xp.asarray(X)
+    with card.xp.cuda.Stream(non_blocking=True) as stream:
+        stream.begin_capture()
+        with pytest.raises(RuntimeError, match="cudaErrorStreamCaptureUnsupported"):
+            refused(card.xp, x)
+        with pytest.raises(RuntimeError, match="empty graph"):
+            stream.end_capture()
+    with pytest.raises(RuntimeError, match="default"):
+        card.xp.cuda.Stream.null.begin_capture()

@@ -1,4 +1,4 @@
-"""Kernels that do nothing once an index of the same run was out of bounds."""
+"""Kernels that do nothing once an index was out of bounds, and one that notes it for other runs."""
 from __future__ import annotations
 
 from kusari.ir import Kernel
@@ -13,3 +13,10 @@ def guarded(kernel: Kernel, gathers: int) -> str:
     parameters, bracket, body = rest.partition(") {\n")
     look = f"    for (int i = 0; i < {gathers}; ++i) if (reports[2 * i + 1]) return;\n"
     return f"{head}{name}{parameters}, GLOBAL const i64 *reports{bracket}{look}{body}"
+
+
+def noting(gathers: int) -> Kernel:
+    """The kernel that sets the flag of a card, an ``i64`` behind another, if one of so many gathers has failed."""
+    text = (f"KERNEL(1, 1) note_failures(GLOBAL const i64 *gathers, GLOBAL i64 *flag) {{\n"
+            f"    for (int i = 0; i < {gathers}; ++i) if (gathers[2 * i + 1]) flag[1] = 1;\n}}\n")
+    return Kernel("cuda", "note_failures", text, blocks=1, threads=1)

@@ -8,6 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
+from ...backends.cuda import is_cupy_array
+
+
+def has_address(x: Any) -> bool:
+    """Whether something is an array of NumPy's or CuPy's."""
+    return isinstance(x, np.ndarray) or is_cupy_array(x)
+
 
 def address_of(array: Any) -> int:
     """Return the address of the first element, in the memory of the host or of a card; no two devices share any."""

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class CardArguments:
-    """One frame of a graph that is compiled for a card; what it is given is that of ``Arguments``.
+    """One frame of a graph that is compiled for a card; its parameters are those of ``Arguments``.
 
     Invariant: kernels work on the arrays of parameters and states themselves, and on copies of inputs. A result that
-    owns its array is handed out as it is, until a caller still holds one when the next run begins; from then on callers
+    owns its array is the caller's, until a caller still holds one when the next run begins; from then on callers
     get copies, so that addresses stay what they are.
     """
 
@@ -64,6 +64,7 @@ class CardArguments:
         ``MemoryError`` where the card has no memory left.
         """
         with self._device:
+            self.frame.enter()
             self._bind_params()
             if self._states:
                 spans = Spans(b.array() for b in self._states)
@@ -133,7 +134,7 @@ class CardArguments:
             raise
 
     def _result(self, j: int, given: Mapping[int, Any], roots: dict[int, Any], taken: set[int]) -> Any:
-        """An output; ``roots`` are those that others are views of, ``taken`` the externals handed out as they are."""
+        """An output; ``roots`` have others as views, ``taken`` are externals that the caller has as they are."""
         if j in roots:
             return roots[j]
         if j in self._views:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kusari.codegen import generate
 from kusari.codegen.cuda.text.dialect import OPTIONS, cuda_source
-from kusari.codegen.cuda.text.guard import guarded
+from kusari.codegen.cuda.text.guard import guarded, noting
 from kusari.ir import Graph, Node, Plan, Program, Trait, Value
 from kusari.passes import WITHOUT_WINOGRAD, Observer, name_of, plan
 from kusari.runtime.card.executable import CardExecutable, nodes_without_kernels
@@ -42,7 +42,7 @@ class NoKernel(NotStatic, NotCompilable):
 @functools.cache
 def loader() -> CardLoader:
     """The kernels of this process."""
-    return CardLoader(Dialect(cuda_source, guarded, OPTIONS))
+    return CardLoader(Dialect(cuda_source, guarded, noting, OPTIONS))
 
 
 def _write(plan: Plan) -> Program:
@@ -53,8 +53,8 @@ def compile_on_card(graph: Graph, place: CardPlace, kept: Sequence[Value], copy_
                     memory: str | float, spent: Collection[int] = (), observer: Observer | None = None) -> Compiled:
     """Compile ``graph`` for the card ``place``; the arguments are those of ``compile_graph``.
 
-    With ``copy_in`` zero inputs stay where they are, or in a buffer of their own, as do those that a backward finds in
-    the frame of its forward; else all of them are copied into the arena. Raises ``NoKernel``.
+    With ``copy_in`` zero inputs lie in the frame of a forward, where a backward finds them, or in buffers of their own;
+    else all of them are copied into the arena. Raises ``NoKernel``.
     """
     started = time.perf_counter()
     stay = set(kept)

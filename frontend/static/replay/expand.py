@@ -22,9 +22,8 @@ from ...configuration import using_config
 from ...functions.math.identity import Identity
 from ...graph_walks import unchain_behind
 from ...tape import recording
-from ...utils.arrays import is_array
 from ...variable import Variable
-from ..arrays.overlap import Spans, address_of, is_writable
+from ..arrays.overlap import Spans, address_of, has_address, is_writable
 from ..trace import random_state
 from ..trace.bindings import ParameterBinding
 from ..trace.own_functions import operands
@@ -44,7 +43,7 @@ def expand(call: StaticCall) -> None:
     """
     recorded = call.call.schedule.recording
     kept = {address_of(a): (a, a.copy()) for b in recorded.bindings
-            if not isinstance(b, ParameterBinding) and is_array(a := b.array())}
+            if not isinstance(b, ParameterBinding) and has_address(a := b.array())}
     now = random_state.complete() if call.state is not None else None
     hooks = _tape.own_hooks()
     if hooks:  # they have seen the call, or were not there

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kusari.ir import Builder, External, Graph, Trait, Value, tensor_type
+from kusari.runtime.card.indices import LateIndexError
 from kusari.runtime.python_rows import RunError
 
 from ...configuration import config
@@ -281,8 +282,10 @@ class Step:
                        p._grad_var) for p, k in zip(self.parameters, self._places, strict=True)]
         try:
             return arguments.run(arrays + self.program.hyper_arrays())
-        except BaseException:
+        except BaseException as error:
             self.program.retreat()
+            if isinstance(error, LateIndexError):  # the step before has changed nothing either
+                self.program.retreat()
             failed = arguments.frame.failed
             if failed is not None and failed.op is not OPAQUE_GRADIENT:  # gradients are cleared after the forward
                 for p, grad, grad_var in before:

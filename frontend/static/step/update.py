@@ -20,8 +20,7 @@ from ...backends.cuda import is_cupy_array
 from ...epochs import Scaled
 from ...link.walk import all_params
 from ...update_rule import UpdateRule
-from ...utils.arrays import is_array
-from ..arrays.overlap import Spans
+from ..arrays.overlap import Spans, has_address
 from ..card.place import card
 from ..compile.compile import SCALAR_BYTES, compile_graph
 from ..compile.place import Place
@@ -69,7 +68,7 @@ class UpdateProgram:
         for group in self.groups:
             group.try_out()
         self._clocks = clocks(optimizer, self.groups)
-        if not Spans(a for p in self.members if is_array(a := p._array)).disjoint:
+        if not Spans(a for p in self.members if has_address(a := p._array)).disjoint:
             raise NotCompilable("parameters share memory")
         # Whether hooks are part of it: those change the gradients in place.
         self.changes_gradients = bool(self.hooks) or self.scaling is not None or any(
@@ -109,7 +108,7 @@ class UpdateProgram:
         if p._array is None:
             raise NotCompilable("a parameter has no array yet")
         dtype = p._array.dtype
-        if dtype.kind != "f" or self.plain and dtype.itemsize < 4 or not (self.anywhere or is_array(p._array)):
+        if dtype.kind != "f" or self.plain and dtype.itemsize < 4 or not (self.anywhere or has_address(p._array)):
             raise NotCompilable("a parameter is not a float32 or float64 array")
         wide = rule._use_fp32_update and dtype == np.float16
         if dtype == np.float16 and not wide and rule.computes_in_float32 \
@@ -441,6 +440,9 @@ class CompiledUpdate:
             self._outdated = True
             program.retreat()
             return False
+        except (MemoryError, IndexError):  # of a card: nothing has been updated
+            program.retreat()
+            raise
         if program.scaling is not None and not program.scaling.dynamic:
             program.optimizer._gradients_are_finite = True
         if program.flags:

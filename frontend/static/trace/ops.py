@@ -10,8 +10,8 @@ from kusari.ir import Op, Trait, Value, attrs_key
 from ...configuration import using_config
 from ...elementwise import Elementwise
 from ...function_node import FunctionNode
-from ...utils.arrays import is_array
 from ...variable import Variable
+from ..arrays.overlap import has_address
 from .own_functions import apply_own, owners, template
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _holds_array(x: Any) -> bool:
         return any(map(_holds_array, x))
     if isinstance(x, dict):
         return any(map(_holds_array, x.values()))
-    return isinstance(x, Variable) or is_array(x)
+    return isinstance(x, Variable) or has_address(x)
 
 
 def is_opaque(function: FunctionNode) -> bool:

@@ -12,10 +12,9 @@ from kusari.ir import Graph, Value
 from ...backends.cuda import is_cupy_array
 from ...parameter import Parameter
 from ...tape import recording
-from ...utils.arrays import is_array
 from ...variable import Variable
 from ..arrays.aliasing import Aliases
-from ..arrays.overlap import Spans
+from ..arrays.overlap import Spans, has_address
 from ..guards.check import Checks
 from ..trees import ARRAY, VARIABLE, array_of, flatten
 from .bindings import Binding, ParameterBinding
@@ -191,9 +190,9 @@ def _may_have_gradient(leaf: Any) -> bool:
 def _apart(tape: Tape, leaves: list[Any], out_leaves: list[Any]) -> frozenset[int]:
     """Return the numbers of the outputs that share no memory with the arguments and bound arrays."""
     given = [*map(array_of, leaves), *(b.array() for b in tape.bindings.values())]
-    spans = Spans(a for a in given if is_array(a))
+    spans = Spans(a for a in given if has_address(a))
     return frozenset(i for i, a in enumerate(map(array_of, out_leaves))
-                     if is_array(a) and not spans.touch(a))
+                     if has_address(a) and not spans.touch(a))
 
 
 def _settled(spec: Any, tape: Tape, observation: Observation, out_leaves: list[Any], containers: dict[int, Any]) -> Any:
