@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from kusari.ir import Arena, Instruction, Node, Plan, TensorType, Value
+from kusari.ir import Arena, Instruction, Node, Plan, Value
 
 from .blas import limited
 from .draws import drawing
@@ -133,7 +133,7 @@ class Frame(PythonRows):
     timer: ClassVar[Timer | None] = None  # while a profile is open
 
     def __init__(self, layout: Layout) -> None:
-        super().__init__()
+        super().__init__(layout.plan)
         self.layout = layout
         self.arena = allocate(layout.arena_bytes)
         LARGE.made += layout.arena_bytes + layout.results_bytes >= LARGE_BYTES
@@ -411,16 +411,3 @@ class Frame(PythonRows):
         for index in range(self.layout.given, len(self.bound)):
             external = self.layout.externals[index]
             self.bind(index, np.empty(external.shape, external.dtype))
-
-    def outputs(self) -> list[Any]:
-        """Return the graph's outputs: the bound arrays, copies of values in the arena, tokens as they are."""
-        plan = self.layout.plan
-        found: list[Any] = []
-        for value in plan.graph.outputs:
-            if not isinstance(value.type, TensorType):
-                found.append(self.tokens[value])
-            elif isinstance(plan.slots[value], Arena):
-                found.append(self.array(value).copy())
-            else:
-                found.append(self.array(value))
-        return found

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Instruction, Node, TensorType, Value
+from kusari.ir import Arena, Instruction, Node, Plan, TensorType, Value
 
 
 class RunError(Exception):
@@ -17,6 +17,10 @@ class RunError(Exception):
 
     node: Node | None = None
     run: Sequence[tuple[Node, Any, Any]] = ()
+
+
+class LateIndexError(IndexError):
+    """An earlier run has had an index out of bounds; the one that was about to begin has not."""
 
 
 def explain(error: BaseException, node: Node) -> None:
@@ -39,14 +43,15 @@ def index_error(number: int, node: Node, kind: type[IndexError] = IndexError) ->
 
 
 class PythonRows:
-    """The part of a frame that runs Python: ``array`` gives the array of a value, ``tokens`` what is none.
+    """The part of a frame that runs Python: ``array`` gives the array of a value of its ``plan``, ``tokens`` others.
 
     ``failed`` is the node that has raised; ``noting`` is called after each opaque instruction.
     """
 
     noting: Callable[[], Any] | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
         self.tokens: dict[Value, Any] = {}
         self.failed: Node | None = None
         self._run: list[tuple[Node, Any, Any]] = []  # opaque instructions of the current run, with their results
@@ -54,6 +59,18 @@ class PythonRows:
     def array(self, value: Value) -> Any:
         """Return the array of a value."""
         raise NotImplementedError
+
+    def outputs(self) -> list[Any]:
+        """Return the graph's outputs: the bound arrays, copies of values in the arena, tokens as they are."""
+        found: list[Any] = []
+        for value in self.plan.graph.outputs:
+            if not isinstance(value.type, TensorType):
+                found.append(self.tokens[value])
+            elif isinstance(self.plan.slots[value], Arena):
+                found.append(self.array(value).copy())
+            else:
+                found.append(self.array(value))
+        return found
 
     def _passes(self, value: Value) -> bool:
         """Whether the memory of a value is used for another one later."""

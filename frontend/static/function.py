@@ -20,7 +20,6 @@ from ..explanation import SUMMARY, Explanation
 from ..link import Link
 from ..progress import Work
 from ..variable import Variable
-from .card.place import card
 from .collector import without_collector
 from .compile.memory import checked
 from .compile.profitability import reason_against
@@ -285,7 +284,7 @@ class StaticFunction:
             return tape.end(result)
         try:
             cache.put(key, finish(self.__name__, tape, inputs, leaves, result,
-                                  None if self.in_session else card))
+                                  None if self.in_session else _card))
         except TryAgain:
             if cache.waste(key, True):
                 self._fall_back(cache, key, Fault("every call makes new links or parameters", observation.where))
@@ -372,6 +371,12 @@ class StaticFunction:
     def nbytes(self, of: Any = None) -> int:
         """Return the bytes of memory that the schedules and whole steps of all objects hold, or those of one."""
         return bytes_held(self.caches(of))
+
+
+def _card(device: int) -> Any:
+    """Return the card with a number as a place of arrays."""
+    from .card.place import card
+    return card(device)
 
 
 def _sessions() -> Any:

@@ -43,9 +43,9 @@ class CardFrame(PythonRows):
     every: ClassVar[weakref.WeakSet[CardFrame]] = weakref.WeakSet()
 
     def __init__(self, executable: CardExecutable) -> None:
-        super().__init__()
+        plan = executable.plan
+        super().__init__(plan)
         self.executable = executable
-        self.plan = plan = executable.plan
         self.device = executable.device
         self._module = module = cupy()
         self._current = module.cuda.Device(self.device)
@@ -157,16 +157,8 @@ class CardFrame(PythonRows):
 
     def outputs(self) -> list[Any]:
         """Return the graph's outputs: the bound arrays, copies of values in the arena, tokens as they are."""
-        found: list[Any] = []
         with self._current:
-            for value in self.plan.graph.outputs:
-                if not isinstance(value.type, TensorType):
-                    found.append(self.tokens[value])
-                elif isinstance(self.plan.slots[value], Arena):
-                    found.append(self.array(value).copy())
-                else:
-                    found.append(self.array(value))
-        return found
+            return super().outputs()
 
     def restore(self, index: int, array: Any) -> None:
         """Copy the elements of ``array`` to the array bound to an external."""

@@ -19,15 +19,11 @@ import numpy as np
 
 from kusari.ir import Node
 
-from ..python_rows import index_error
+from ..python_rows import LateIndexError, index_error
 from .kernels import cupy
 
 PENDING_CALLS = 8
 REPORT_BYTES = 16  # of one gather: an index that is out of bounds, and a 1; the flag of a card is such a report, too
-
-
-class LateIndexError(IndexError):
-    """An earlier run has had an index out of bounds; the one that was about to begin has not."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -55,6 +55,7 @@ def noisy(x: Any) -> Any:
     return F.gaussian(x, x * 0.5) + F.rrelu(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [dropped, noisy])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_same_seed_same_draws(card: Machine, function: Any, dtype: str) -> None:
@@ -97,6 +98,7 @@ def moved(model: Any, device: str = "@cupy:0") -> Any:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "parts"])
 @pytest.mark.parametrize("late", [True, False], ids=["late", "at once"])
 def test_an_index_out_of_bounds_changes_nothing(card: Machine, whole: bool, late: bool) -> None:
@@ -134,17 +136,18 @@ def test_an_index_out_of_bounds_changes_nothing(card: Machine, whole: bool, late
     assert any((card.host(p.array) != before[name]).any() for name, p in model.namedparams())
 
 
+@pytest.mark.slow
 def test_out_of_memory_names_the_plan_and_changes_nothing(card: Machine) -> None:
     if not card.simulated:
         pytest.skip("the limit of the stand-in's pool")
     model = moved(Net())
     updater = kusari.optimizers.Adam().setup(model)
-    big = card.xp.asarray(np.tile(X, (400, 1))), card.xp.asarray(np.tile(T, 400))
+    big = card.xp.asarray(np.tile(X, (60, 1))), card.xp.asarray(np.tile(T, 60))
     small = card.xp.asarray(X), card.xp.asarray(T)
     updater.update(model.loss, *big)
     before = {name: card.host(p.array).copy() for name, p in model.namedparams()}
     clock = updater.t, [p.update_rule.t for p in model.params()]
-    cupy_memory.pool.set_limit(cupy_memory.pool.used_bytes() + 20_000)
+    cupy_memory.pool.set_limit(cupy_memory.pool.used_bytes() + 9_000)
     with pytest.raises(MemoryError, match=r"no memory left for [\d,]+ bytes of frames of 'loss_step'.*an arena of"):
         updater.update(model.loss, *big)
     assert (updater.t, [p.update_rule.t for p in model.params()]) == clock
@@ -156,6 +159,7 @@ def test_out_of_memory_names_the_plan_and_changes_nothing(card: Machine) -> None
     updater.update(model.loss, *big)
 
 
+@pytest.mark.slow
 def test_models_move_between_devices(two_cards: Machine) -> None:
     model = Net()
     updater = kusari.optimizers.SGD(0.1).setup(model)
@@ -185,6 +189,7 @@ def test_another_device_may_be_the_current_one(two_cards: Machine) -> None:
     assert two_cards.xp.cuda.Device().id == 0 and all(p.array.device.id == 1 for p in model.params())
 
 
+@pytest.mark.slow
 def test_devices_are_not_mixed(two_cards: Machine) -> None:
     model = moved(Net())
     x, t = two_cards.xp.asarray(X), two_cards.xp.asarray(T)
@@ -228,6 +233,7 @@ def test_results_and_gradients_that_are_held_stay(card: Machine) -> None:
     assert len({float(c) for c in copies[2::3]}) == 6
 
 
+@pytest.mark.slow
 def test_parameters_that_share_memory_stay_define_by_run(card: Machine) -> None:
     model = moved(Net())
     whole = card.xp.zeros(9, "f")
@@ -301,6 +307,7 @@ def with_own(x: Any) -> Any:
     return F.sum(F.tanh(Own().apply((F.sin(x) * 3,))[0] + x))
 
 
+@pytest.mark.slow
 def test_functions_of_the_users_run_between_graphs(card: Machine) -> None:
     with_own.static.caches()
     for k in range(4):
@@ -348,6 +355,7 @@ def test_arrays_of_numbers_are_constants(card: Machine) -> None:
         np.testing.assert_array_equal(found, np.maximum(X - np.float32(k * 0.3), 0))
 
 
+@pytest.mark.slow
 def test_states_of_links(card: Machine) -> None:
     class Normalized(kusari.Chain):
         def __init__(self) -> None:

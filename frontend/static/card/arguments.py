@@ -87,10 +87,10 @@ class CardArguments:
         externals = self.compiled.plan.externals
         for k, binding in enumerate(self._bindings):
             now = binding.array()
-            if now is self._known[k]:
-                continue
             index = self._first + k
             kind = externals[index].tensor
+            if now is self._known[k] and now.shape == kind.shape:
+                continue
             if not self._place.holds(now) or now.shape != kind.shape or now.dtype != kind.dtype:
                 got = f"{getattr(now, 'dtype', now.__class__)}{getattr(now, 'shape', '')}"
                 raise Stale(f"expected {kind!r} on {self._place}, got {got} on {getattr(now, 'device', 'the host')}")

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kusari.ir import Builder, External, Graph, Trait, Value, tensor_type
-from kusari.runtime.card.indices import LateIndexError
-from kusari.runtime.python_rows import RunError
+from kusari.runtime.python_rows import LateIndexError, RunError
 
 from ...configuration import config
 from ...epochs import Scaled

@@ -21,7 +21,6 @@ from ...epochs import Scaled
 from ...link.walk import all_params
 from ...update_rule import UpdateRule
 from ..arrays.overlap import Spans, has_address
-from ..card.place import card
 from ..compile.compile import SCALAR_BYTES, compile_graph
 from ..compile.place import Place
 from ..errors import NotCompilable, Stale
@@ -371,13 +370,13 @@ class UpdateProgram:
 
 def _place_of(arrays: Sequence[Any]) -> Place | None:
     """Return the card on which all arrays lie, None for the host; raises where they lie on several devices."""
-    first = next((a for a in arrays if is_cupy_array(a)), None)
-    if first is None:
-        return None
-    place = card(first.device.id)
-    if not all(a is None or place.holds(a) for a in arrays):
+    devices = {a.device.id if is_cupy_array(a) else None for a in arrays if a is not None}
+    if len(devices) > 1:
         raise NotCompilable("parameters lie on several devices")
-    return place
+    if devices <= {None}:
+        return None
+    from ..card.place import card
+    return card(devices.pop())
 
 
 def _start(b: Builder, wide: Value, narrow: Value) -> Value:
