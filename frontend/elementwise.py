@@ -54,11 +54,10 @@ class Body:
         self._kernels: dict[Any, Any] = {}
 
     def compute(self, arrays: tuple[Any, ...]) -> Any:
-        """The value for arrays; on a card it is one kernel."""
-        xp = np if type(arrays[0]) is np.ndarray else backend.get_array_module(*arrays)
-        if xp is np or xp is not cuda.cupy:
-            y = self.fn(xp, *arrays)
-            return y if type(y) is np.ndarray else xp.asanyarray(y)
+        """The value for arrays of other kinds than NumPy's; on a card it is one kernel."""
+        if not cuda.is_cupy_array(arrays[0]):
+            xp = backend.get_array_module(*arrays)
+            return xp.asanyarray(self.fn(xp, *arrays))
         dtypes = tuple([x.dtype for x in arrays])
         kernel = self._kernels.get(dtypes)
         if kernel is None:
@@ -145,7 +144,12 @@ class Elementwise(FunctionNode):
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         body = self.body
-        y = body.compute(inputs)
+        if type(inputs[0]) is np.ndarray:
+            y = body.fn(np, *inputs)
+            if type(y) is not np.ndarray:
+                y = np.asanyarray(y)
+        else:
+            y = body.compute(inputs)
         inputs_read, output_read = body.retained
         if inputs_read:
             self.retain_inputs(inputs_read)

@@ -477,8 +477,7 @@ def contains_nan(array: Any) -> bool:
     if array is None or array.dtype.kind not in "fc":
         return False
     with cuda.get_device_from_array(array):
-        # A sum is NaN or infinite whenever something may be wrong, and needs no temporary array.
-        total = array.sum()
+        total = array.sum()  # NaN or infinite whenever something may be wrong, and no array of its own
         return not abs(float(total.real)) < numpy.inf and bool((array != array).any())
 
 

@@ -12,10 +12,10 @@ import numpy as np
 from . import backend
 from .backends.chainerx import is_chainerx_array
 from .backends.cuda import is_cupy_array
-from .update_kernels import update_on_card
 from .hyperparameter import Hyperparameter
 from .parameter import Parameter
 from .serializer import Deserializer
+from .update_kernels import update_on_card
 
 __all__ = ["Hooks", "UpdateRule"]
 
