@@ -284,7 +284,7 @@ def get_device_from_id(device_id: int | None) -> Any:
 
 
 def _card(number: int) -> Any:
-    """Return the ``cupy.cuda.Device`` of this number; raises `DeviceError` where there is none."""
+    """Return the ``cupy.cuda.Device`` of this number; raises `DeviceError` if no card has it."""
     check_cuda_available()
     count = _cupy().cuda.runtime.getDeviceCount()
     if not 0 <= number < count:
