@@ -181,7 +181,7 @@ class CardExecutable:
             end += _padded(v.tensor.nbytes)
         host = np.zeros(end, np.uint8)
         for start, (v, a) in zip(starts, graph.consts, strict=True):
-            a = np.ascontiguousarray(a.get() if hasattr(a, "get") else a, v.tensor.dtype)
+            a = np.ascontiguousarray(a, v.tensor.dtype)
             host[start:start + a.nbytes] = a.reshape(-1).view(np.uint8)
         whole = allocated(module, lambda: module.asarray(host), end, "constants", self.plan)
         module.cuda.get_current_stream().synchronize()  # once: any stream may read them from now on
