@@ -315,7 +315,8 @@ class StaticFunction:
         """Return a schedule that runs in ONNX Runtime; None, with a warning, where that cannot be."""
         sessions = _sessions()
         if recorded.place is not None:
-            self.say(f"{self.__qualname__} is compiled, it cannot run in ONNX Runtime: its arrays are on a graphics card")
+            self.say(f"{self.__qualname__} is compiled, it cannot run in ONNX Runtime: its arrays are on a "
+                     "graphics card")
             return None
         try:
             return sessions.SessionSchedule(recorded, config.enable_backprop)

@@ -116,9 +116,9 @@ class CardExecutable:
                 self.rows.append(row)
                 continue
             if not self.rows or isinstance(self.rows[-1], Instruction):
-                self.rows.append([])
+                self.rows.append(list[Launch]())
             here = self.rows[-1]
-            assert isinstance(here, list)
+            assert not isinstance(here, Instruction)
             changes = changes_state(row, plan, state)
             here.append(self._launch(row, loader, seen, len(gathers), changes))
             seen += has_status(row)
@@ -143,7 +143,7 @@ class CardExecutable:
         kernel = loader.dialect.noting(gathers)
         rows = self.rows[-1]
         if isinstance(rows, Instruction):
-            rows = []
+            rows = list[Launch]()
             self.rows.append(rows)
         rows.append(Launch(None, loader.function(kernel), 1, 1, (self.report_place,), None, "flag"))
 
@@ -175,7 +175,8 @@ class CardExecutable:
         if not graph.consts:
             return {}
         first = len(graph.inputs) + len(graph.params)
-        starts, end = [], 0
+        starts: list[int] = []
+        end = 0
         for v, _ in graph.consts:
             starts.append(end)
             end += _padded(v.tensor.nbytes)

@@ -48,6 +48,7 @@ class CardFrame(PythonRows):
         super().__init__(plan)
         self.executable = executable
         self.device = executable.device
+        self.memory: Any = None  # once it is closed
         self._module = module = cupy()
         self._current = module.cuda.Device(self.device)
         with self._current:
@@ -111,7 +112,7 @@ class CardFrame(PythonRows):
             if array.size == 1:
                 there.fill(array.item())  # its kernel takes the number itself: nothing waits for a copy
             elif array.size:
-                there.set(np.ascontiguousarray(array))
+                there.set(np.array(array, kind.dtype, order="C"))
         elif array.device.id != self.device:
             raise ValueError(f"external {index} is on card {self.device}, got an array on card {array.device.id}")
         elif array.flags.c_contiguous:

@@ -30,8 +30,8 @@ class CardArguments:
     get copies, so that addresses stay what they are.
     """
 
-    __slots__ = ("frame", "compiled", "_place", "_bindings", "_first", "_free", "_known", "_results", "_ready", "_states",
-                 "_device", "_undo", "_checked", "apart", "copied_out", "returned", "views")
+    __slots__ = ("frame", "compiled", "_place", "_bindings", "_first", "_free", "_known", "_results", "_ready",
+                 "_states", "_device", "_undo", "_checked", "apart", "copied_out", "returned", "views")
 
     def __init__(self, place: CardPlace, compiled: Compiled, bindings: Sequence[Any],
                  fixed: Mapping[int, Any] | None = None, returned: Sequence[int] | None = None,
