@@ -306,11 +306,13 @@ class Backward:
                 targets = tuple([i for i, x in enumerate(function.inputs) if x in needed and x.requires_grad])
             if not targets or all([gy is None for gy in gys]):
                 continue
-            first = next(gy._array for gy in gys if gy is not None)
-            if type(first) is numpy.ndarray or (device := cuda.away((first,))) is None:
+            known = gys[0]
+            if known is None:
+                known = next(gy for gy in gys if gy is not None)
+            if type(known._array) is numpy.ndarray:
                 self._step(function, targets, tuple(gys))
             else:
-                with device:
+                with cuda.get_device_from_array(known._array):
                     self._step(function, targets, tuple(gys))
         for node, gradient in self.grads.items():
             if type(gradient) is tuple:
@@ -340,7 +342,7 @@ class Backward:
                 self._receive(function, targets, gxs)
             else:
                 self._accumulate(function, targets, gys)
-            if self.debug:
+            if self.debug:  # an error of this function's kernels is raised here
                 cuda.synchronize([gy._array for gy in gys if gy is not None])
         except Exception as error:
             if function.stack is not None:

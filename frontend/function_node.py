@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import traceback
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy
@@ -13,14 +13,7 @@ from .backends import cuda
 from .backends.chainerx import is_chainerx_array
 from .callsite import user_location
 from .configuration import config
-from .errors import (
-    ArrayTypeError,
-    DeviceError,
-    GradientTypeError,
-    NaNError,
-    UninitializedParameterError,
-    explain_index,
-)
+from .errors import ArrayTypeError, GradientTypeError, NaNError, UninitializedParameterError, explain_index
 from .function_hook import FunctionHook
 from .utils import type_check
 from .utils.arrays import AS_ARRAY, is_array
@@ -170,7 +163,7 @@ class FunctionNode:
                     from .chainerx.variables import applied
                     return applied(self, inputs)
                 if (device := cuda.away(arrays)) is not None:
-                    forward = _bound(forward, device)
+                    forward = cuda.bound(forward, device)
                 break
 
         debug = config.debug
@@ -204,7 +197,7 @@ class FunctionNode:
         for hook in hooks:
             hook.forward_postprocess(self, arrays)
         if debug:
-            self._check_device(outputs)
+            cuda.expect_success(outputs, self.label)
             self._check_nan(outputs)
 
         requires_grad = False
@@ -291,15 +284,6 @@ class FunctionNode:
                     f"Actual: {type(array)}\n"
                     "NumPy turns results without dimensions into scalars; kusari.utils.force_array turns them back."
                 )
-
-    def _check_device(self, outputs: tuple[Any, ...]) -> None:
-        """Wait for the card: an error of this function's kernels is raised here, and names it."""
-        try:
-            cuda.synchronize(outputs)
-        except Exception as error:
-            raise DeviceError(
-                f"{self.label} failed on the card: {type(error).__name__}: {error}\nApplied at: {user_location()}"
-            ) from error
 
     def _check_nan(self, outputs: tuple[Any, ...]) -> None:
         for array in outputs:
@@ -488,24 +472,13 @@ def shown(gradient: Variable | None, x: Variable) -> Variable | None:
     return shown_on(gradient, x._array.device)
 
 
-def _bound(forward: Callable[[tuple[Any, ...]], Any], device: Any) -> Callable[[tuple[Any, ...]], Any]:
-    """Return ``forward`` with a card as the current one."""
-    def on_device(inputs: tuple[Any, ...]) -> Any:
-        with device:
-            return forward(inputs)
-    return on_device
-
-
 def contains_nan(array: Any) -> bool:
     """Return whether an array has a NaN; only floating point arrays can."""
     if array is None or array.dtype.kind not in "fc":
         return False
-    if type(array) is not _ndarray and (device := cuda.away((array,))) is not None:
-        with device:
-            return contains_nan(array)
-    # A sum is NaN or infinite whenever something may be wrong, and needs no temporary array.
-    total = array.sum()
-    return not abs(float(total.real)) < numpy.inf and bool((array != array).any())
+    with cuda.get_device_from_array(array):
+        total = array.sum()  # NaN or infinite whenever something may be wrong, and no array of its own
+        return not abs(float(total.real)) < numpy.inf and bool((array != array).any())
 
 
 def select_gradients(function: FunctionNode, targets: tuple[int, ...], gxs: Any) -> tuple[Any, ...]:

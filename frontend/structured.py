@@ -12,6 +12,7 @@ from kusari.ir.vjp import pull_back
 
 from . import backend
 from .array_program import array_function
+from .backends import cuda
 from .configuration import config
 from .function_node import FunctionNode
 from .lazy import lazy
@@ -125,6 +126,7 @@ class Formula:
         self._function = function
         self._origins = origins  # of detached values
         self._derivatives: dict[Any, Derivative] = {}
+        self._kernels: dict[Node, Any] = {}  # of a card
 
     @classmethod
     def of(cls, function: Structured, inputs: Sequence[Any]) -> Formula:
@@ -157,13 +159,19 @@ class Formula:
         return array_function(self.inputs, *self._primitives)
 
     def compute_on(self, xp: Any, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The outputs for arrays of ``xp``."""
+        """The outputs for arrays of a card: one kernel for each map, and calls of ``xp``, which is CuPy."""
         nodes, outputs = self._primitives
         env = dict(zip(self.inputs, arrays, strict=True))
         wide = any([v.tensor.dtype == np.float64 for v in outputs])
         for n in nodes:
-            made = _MADE.get(n.op.name)
-            results = n.op.call(n.attrs, *[env[v] for v in n.inputs]) if made is None else (made(xp, n.attrs, wide),)
+            given, made = [env[v] for v in n.inputs], _MADE.get(n.op.name)
+            if n.op.name == "map":
+                kernel = self._kernels.get(n)
+                if kernel is None:
+                    kernel = self._kernels[n] = cuda.map_kernel([n.attrs["expr"]], [x.dtype for x in given], self.label)
+                results = (kernel(*given),)
+            else:
+                results = n.op.call(n.attrs, *given) if made is None else (made(xp, n.attrs, wide),)
             env.update(zip(n.outputs, map(xp.asarray, results), strict=False))
         return tuple([env[v] for v in outputs])
 

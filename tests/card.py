@@ -33,14 +33,14 @@ class Card:
         self._queue = cl.CommandQueue(self._context)
         self._kernels: dict[tuple[str, str], Any] = {}
 
-    def built(self, text: str, symbol: str) -> Any:
+    def built(self, text: str, symbol: str, *options: str) -> Any:
         """The OpenCL kernel of a text; what its compiler says is part of the error."""
         if (text, symbol) not in self._kernels:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that the compiler has said something at all
                 program = self.cl.Program(self._context, opencl_source(text))
                 try:
-                    program.build(list(OPENCL_OPTIONS))
+                    program.build([*OPENCL_OPTIONS, *options])
                 except self.cl.RuntimeError as error:
                     raise AssertionError(f"{error}\n{text}") from error
                 self._kernels[text, symbol] = self.cl.Kernel(program, symbol)

@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import cupy_elementwise
 import cupy_kernels
 import cupy_memory
 import cupy_streams
@@ -442,7 +443,8 @@ def _modules() -> Any:
                "rsqrt": lambda x, out=None: ndarray.of(1 / np.sqrt(x._host))}
     return Module("cupy", np, ndarray=ndarray, ufunc=UFunc, cuda=cuda, copyto=_copyto, asnumpy=_asnumpy,
                   __version__=API["version"], fuse=lambda *args, **kwargs: args[0],
-                  get_default_memory_pool=lambda: cupy_memory.pool, RawKernel=cupy_kernels.RawKernel, **own), Module(
+                  get_default_memory_pool=lambda: cupy_memory.pool, RawKernel=cupy_kernels.RawKernel,
+                  ElementwiseKernel=cupy_elementwise.ElementwiseKernel, **own), Module(
         "cupyx", **scatter, scipy=Module("cupyx.scipy", special=special))
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy
 
 from .. import device as _device
+from ..callsite import user_location
 from ..errors import ArrayTypeError, DeviceError
 
 _INSTALL = "CuPy is needed to use a GPU. Install it with: pip install 'kusari[gpu]'"
@@ -127,7 +128,8 @@ def _unfused(*args: Any, **kwargs: Any) -> Any:
 def check_cuda_available() -> None:
     """Raise `DeviceError` unless CuPy and a CUDA device are there."""
     if _cupy() is None:
-        remedy = _INSTALL if importlib.util.find_spec("cupy") is None else "python -m kusari doctor says what was found."
+        there = importlib.util.find_spec("cupy") is not None
+        remedy = "python -m kusari doctor says what was found." if there else _INSTALL
         raise DeviceError(f"CUDA environment is not correctly set up: {_reason}. {remedy}")
 
 
@@ -282,7 +284,7 @@ def get_device_from_id(device_id: int | None) -> Any:
 
 
 def _card(number: int) -> Any:
-    """Return the ``cupy.cuda.Device`` of this number; raises `DeviceError` where there is none."""
+    """Return the ``cupy.cuda.Device`` of this number; raises `DeviceError` if no card has it."""
     check_cuda_available()
     count = _cupy().cuda.runtime.getDeviceCount()
     if not 0 <= number < count:
@@ -305,6 +307,30 @@ def away(arrays: Sequence[Any]) -> Any:
         if is_cupy_array(array):
             return None if array.device.id == _cupy().cuda.Device().id else array.device
     return None
+
+
+def bound(function: Callable[..., Any], device: Any) -> Callable[..., Any]:
+    """Return the function with a card as the current one."""
+    def on_device(*args: Any) -> Any:
+        with device:
+            return function(*args)
+    return on_device
+
+
+def beside(array: Any, others: list[Any]) -> list[Any]:
+    """Return arrays on the card that another one is on, where it is on one; Variables stay where they are."""
+    if not others or isinstance(array, numpy.ndarray) or not is_cupy_array(array):
+        return others
+    return [x if hasattr(x, "creator_node") else array_to_gpu(x, array.device) for x in others]
+
+
+def expect_success(arrays: Sequence[Any], label: str) -> None:
+    """Wait for cards to have made arrays; raises `DeviceError` with function and user's line where they fail."""
+    try:
+        synchronize(arrays)
+    except Exception as error:
+        raise DeviceError(f"{label} failed on the card: {type(error).__name__}: {error}\n"
+                          f"Applied at: {user_location()}") from error
 
 
 def synchronize(arrays: Sequence[Any]) -> None:
@@ -375,6 +401,18 @@ def clear_memo() -> None:
     """Forget all that functions decorated with `memoize` remember."""
     for memory in _memories:
         memory.clear()
+
+
+def map_kernel(exprs: Sequence[Any], dtypes: Sequence[Any], name: str) -> Any:
+    """Make a kernel that computes trees of expressions at each point of arrays of these dtypes, which broadcast.
+
+    It is a ``cupy.ElementwiseKernel``, for any card: one launch, whatever the trees have in them.
+    """
+    from kusari.codegen.cuda.scalar.elementwise import elementwise_text
+    text = elementwise_text(exprs, dtypes)
+    name = "kusari_" + "".join([c if c.isalnum() else "_" for c in name])
+    return _cupy().ElementwiseKernel(text.inputs, text.outputs, text.operation, name, preamble=text.preamble,
+                                     options=("--fmad=false",))  # rounded as on the processor
 
 
 @memoize(for_each_device=True)

@@ -1,4 +1,4 @@
-"""``python -m kusari doctor``: what Kusari finds on this machine, what is missing, and how to get it."""
+"""``python -m kusari doctor``: packages, processor, cards and libraries of a machine, and how to get what is missing."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def version(package: str) -> str | None:
 
 
 def core() -> Iterator[Finding]:
-    """What Kusari cannot be without, and a function that is compiled."""
+    """The parts that Kusari cannot be without, and a function that is compiled."""
     yield Finding("kusari", f"{__version__}, API of Chainer {API_VERSION}")
     yield Finding("Python", f"{platform.python_version()} on {platform.platform(terse=True)} ({platform.machine()})")
     for package in ("numpy", "numba", "llvmlite"):

@@ -18,6 +18,7 @@ from kusari.utils import CooMatrix, WalkerAlias
 WAITING = ("item mask", "roi_", "det", "batch_det", "inv", "batch_inv", "cholesky", "classification_summary",
            "precision", "recall", "f1_score", "argmax_crf1d")
 LEAVES = {"copy"}  # for the CPU
+MANY_KERNELS = ("normalization", "sampler", "roi_", "crf", "ctc", "lstm")  # to compile for gradients of both orders
 
 
 def computed(row: Row, call: Any, send: Callable[[Any], Any], host: Callable[[Any], Any]) -> list[Any]:
@@ -61,7 +62,9 @@ OTHERS = [Row(name, call, inputs, np.array, gradient=gradient, double=name != "f
 ROW, COLUMN = np.array([0, 1, 1], np.int32), np.array([3, 0, 2], np.int32)
 
 
-@pytest.mark.parametrize("row", [row for row in (*ROWS, *DRAWN, *OTHERS) if row.name not in LEAVES], ids=str)
+@pytest.mark.parametrize("row", [
+    pytest.param(row, marks=pytest.mark.slow if any(part in row.name for part in MANY_KERNELS) else [])
+    for row in (*ROWS, *DRAWN, *OTHERS) if row.name not in LEAVES], ids=str)
 def test_row(row: Row, card: Machine) -> None:
     if row in DRAWN and not card.simulated:
         pytest.skip("CuPy draws other numbers than NumPy")

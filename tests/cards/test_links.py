@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import cupy_kernels
 import numpy as np
 import pytest
 from cards.machines import Machine
@@ -11,7 +12,7 @@ from links.every_link import CASES, X
 import kusari
 import kusari.functions as F
 import kusari.links as L
-from kusari import initializers, link_hooks, optimizer_hooks, optimizers
+from kusari import initializers, link_hooks, optimizer_hooks, optimizers, update_kernels
 
 WAITING = {"BinaryHierarchicalSoftmax"}  # whether the labels are in the tree
 
@@ -108,6 +109,21 @@ def test_optimizer(name: str, dtype: str, wide: bool, card: Machine) -> None:
     found = stepped(card.xp, make(**RULES[name]), None, dtype, wide)
     assert not card.waits
     equal(card, found, expected, 1e-5 if dtype == "f" else 2e-3)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_an_update_is_one_kernel_for_any_learning_rate(name: str, card: Machine) -> None:
+    if not card.simulated:
+        pytest.skip("counts the launches of a simulated card")
+    make, before = getattr(optimizers, name), len(update_kernels._kernels)
+    launches = cupy_kernels.launches["kernels"]
+    for rate in (0.1, 0.01):
+        optimizer = make(**RULES[name])
+        if name != "AdaDelta":
+            setattr(optimizer, "alpha" if hasattr(optimizer, "beta1") else "lr", rate)
+        stepped(card.xp, optimizer, None, "f", False)
+    assert cupy_kernels.launches["kernels"] - launches == 2 * 3 * 2  # two of three updates of two parameters
+    assert len(update_kernels._kernels) - before <= 1
 
 
 @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.name)

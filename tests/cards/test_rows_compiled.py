@@ -46,4 +46,5 @@ def test_row(row: Row, card: Machine) -> None:
             assert (y is None) == (e is None)
             if e is not None:
                 assert card.host(y).dtype == e.dtype
-                np.testing.assert_allclose(card.host(y), e, rtol=max(1e-4, row.tolerance), atol=max(1e-5, row.tolerance))
+                least = row.tolerance
+                np.testing.assert_allclose(card.host(y), e, rtol=max(1e-4, least), atol=max(1e-5, least))

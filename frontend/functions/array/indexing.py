@@ -368,15 +368,6 @@ def _as_chainer_reads(slices: Any) -> Any:
     return slices
 
 
-def _beside(x: Any, arrays: list[Any]) -> list[Any]:
-    """Return the arrays of an index on the card of ``x``, where it is on one: there they may be NumPy's."""
-    array = getattr(x, "_array", x)
-    if not arrays or type(array) is np.ndarray or not cuda.is_cupy_array(array):
-        return arrays
-    device = backend.get_device_from_array(array)
-    return [v if isinstance(v, Variable) else device.send(v) for v in arrays]
-
-
 def get_item(x: Any, slices: Any) -> Variable:
     """``x[slices]``: basic and advanced indexing as in NumPy.
 
@@ -389,7 +380,7 @@ def get_item(x: Any, slices: Any) -> Variable:
         IndexError: The index does not fit.
     """
     entries, arrays = encode(_as_chainer_reads(slices))
-    arrays = _beside(x, arrays)
+    arrays = cuda.beside(getattr(x, "_array", x), arrays)
     if not arrays and not any(isinstance(e, tuple) and e and e[0] == "#" for e in entries):
         return GetItem(entries).apply((x,))[0]
     return GetItemAdvanced(entries).apply((x, *arrays))[0]
@@ -413,7 +404,7 @@ def scatter_add(a: Any, slices: Any, b: Any) -> Variable:
     """
     a = as_variable(a)
     entries, arrays = encode(slices)
-    arrays = _beside(a, arrays)
+    arrays = cuda.beside(a._array, arrays)
     if (named := sum(e is not None and e != "..." for e in entries)) > a.ndim:
         raise type_check.InvalidType(f"a.ndim >= {named}", f"{a.ndim}",
                                      "\nInvalid operation is performed in: ScatterAdd (Forward)")
