@@ -283,8 +283,7 @@ class StaticFunction:
         if cache.hooked is not None:  # hooks of links want to see every call
             return tape.end(result)
         try:
-            cache.put(key, finish(self.__name__, tape, inputs, leaves, result,
-                                  None if self.in_session else _card))
+            cache.put(key, finish(self.__name__, tape, inputs, leaves, result, _card))
         except TryAgain:
             if cache.waste(key, True):
                 self._fall_back(cache, key, Fault("every call makes new links or parameters", observation.where))
@@ -315,6 +314,10 @@ class StaticFunction:
     def _session(self, recorded: Recording) -> Any:
         """Return a schedule that runs in ONNX Runtime; None, with a warning, where that cannot be."""
         sessions = _sessions()
+        if recorded.place is not None:
+            self.say(f"{self.__qualname__} is compiled, it cannot run in ONNX Runtime: its arrays are on a "
+                     "graphics card")
+            return None
         try:
             return sessions.SessionSchedule(recorded, config.enable_backprop)
         except sessions.ExportError as error:

@@ -144,7 +144,7 @@ def _append(tree: Any, leaves: list[Any], key: list[Any]) -> None:
         if isinstance(leaf, Variable):
             array = leaf._array
             key.append((None,) if array is None else (array.shape, array.dtype, leaf._requires_grad))
-            if is_cupy_array(array):
+            if array is not None and is_cupy_array(array):
                 key.append(("card", array.device.id))
             if type(leaf) is not Variable:
                 key.append(type(leaf))

@@ -116,9 +116,9 @@ class CardExecutable:
                 self.rows.append(row)
                 continue
             if not self.rows or isinstance(self.rows[-1], Instruction):
-                self.rows.append([])
+                self.rows.append(list[Launch]())
             here = self.rows[-1]
-            assert isinstance(here, list)
+            assert not isinstance(here, Instruction)
             changes = changes_state(row, plan, state)
             here.append(self._launch(row, loader, seen, len(gathers), changes))
             seen += has_status(row)
@@ -143,7 +143,7 @@ class CardExecutable:
         kernel = loader.dialect.noting(gathers)
         rows = self.rows[-1]
         if isinstance(rows, Instruction):
-            rows = []
+            rows = list[Launch]()
             self.rows.append(rows)
         rows.append(Launch(None, loader.function(kernel), 1, 1, (self.report_place,), None, "flag"))
 
@@ -175,13 +175,14 @@ class CardExecutable:
         if not graph.consts:
             return {}
         first = len(graph.inputs) + len(graph.params)
-        starts, end = [], 0
+        starts: list[int] = []
+        end = 0
         for v, _ in graph.consts:
             starts.append(end)
             end += _padded(v.tensor.nbytes)
         host = np.zeros(end, np.uint8)
         for start, (v, a) in zip(starts, graph.consts, strict=True):
-            a = np.ascontiguousarray(a.get() if hasattr(a, "get") else a, v.tensor.dtype)
+            a = np.ascontiguousarray(a, v.tensor.dtype)
             host[start:start + a.nbytes] = a.reshape(-1).view(np.uint8)
         whole = allocated(module, lambda: module.asarray(host), end, "constants", self.plan)
         module.cuda.get_current_stream().synchronize()  # once: any stream may read them from now on

@@ -4,6 +4,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -47,6 +48,7 @@ class CardFrame(PythonRows):
         super().__init__(plan)
         self.executable = executable
         self.device = executable.device
+        self.memory: Any = None  # once it is closed
         self._module = module = cupy()
         self._current = module.cuda.Device(self.device)
         with self._current:
@@ -110,7 +112,7 @@ class CardFrame(PythonRows):
             if array.size == 1:
                 there.fill(array.item())  # its kernel takes the number itself: nothing waits for a copy
             elif array.size:
-                there.set(np.ascontiguousarray(array))
+                there.set(np.array(array, kind.dtype, order="C"))
         elif array.device.id != self.device:
             raise ValueError(f"external {index} is on card {self.device}, got an array on card {array.device.id}")
         elif array.flags.c_contiguous:
@@ -144,10 +146,14 @@ class CardFrame(PythonRows):
             view = self._views[value] = self._module.ndarray(kind.shape, kind.dtype, self.memory + slot.offset)
         return view
 
+    def room(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Return a new array for a result."""
+        return self._new(lambda: self._module.empty(shape, dtype), prod(shape) * np.dtype(dtype).itemsize, "results")
+
     def fresh(self, index: int) -> None:
         """Bind a new array to an external that is an output's own."""
         kind = self.plan.externals[index].tensor
-        self.bind(index, self._new(lambda: self._module.empty(kind.shape, kind.dtype), kind.nbytes, "results"))
+        self.bind(index, self.room(kind.shape, kind.dtype))
 
     def fresh_outputs(self) -> None:
         """Bind a new array to every external that is an output's own."""

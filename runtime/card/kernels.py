@@ -4,6 +4,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 from kusari.ir import Kernel
@@ -11,8 +12,7 @@ from kusari.ir import Kernel
 
 def cupy() -> Any:
     """The module CuPy, which the program has imported, as it has arrays of it."""
-    import cupy as module
-    return module
+    return import_module("cupy")
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ import numpy as np
 from kusari.ir import Node, TensorType, Value, copied
 
 from .captured import owner
-from .overlap import address_of
+from .overlap import address_of, has_address
 
 if TYPE_CHECKING:
     from ..gradients.differentiate import Backward
@@ -54,7 +54,7 @@ class Aliases:
         for value, y in outputs:
             memory = owner(y)
             for source, x in inputs:
-                if y.size and x.dtype == y.dtype and owner(x) is memory:
+                if type(x) is type(y) and has_address(x) and y.size and x.dtype == y.dtype and owner(x) is memory:
                     self._view(value, y, source, x)
                     break
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from kusari.ir import TensorType
 from kusari.runtime.card.kernels import cupy
+from kusari.runtime.frame import part_of
 from kusari.runtime.python_rows import RunError
 
 from ..arrays.aliasing import View
 from ..arrays.overlap import Spans
 from ..compile.compile import Compiled
 from ..errors import Stale
-from ..replay.bind import ALONE, Kept, Part, Results, Token
+from ..replay.bind import ALONE, Kept, Results, Token
 from ..replay.undo import undoing
 from ..trace.bindings import StateBinding
 
@@ -29,8 +30,8 @@ class CardArguments:
     get copies, so that addresses stay what they are.
     """
 
-    __slots__ = ("frame", "compiled", "_place", "_bindings", "_first", "_free", "_known", "_results", "_returned",
-                 "_ready", "_copied_out", "_states", "_device", "_undo", "_checked", "_apart", "_views")
+    __slots__ = ("frame", "compiled", "_place", "_bindings", "_first", "_free", "_known", "_results", "_ready",
+                 "_states", "_device", "_undo", "_checked", "apart", "copied_out", "returned", "views")
 
     def __init__(self, place: CardPlace, compiled: Compiled, bindings: Sequence[Any],
                  fixed: Mapping[int, Any] | None = None, returned: Sequence[int] | None = None,
@@ -49,11 +50,11 @@ class CardArguments:
         written = compiled.executable.written
         self._states = [b for v, b in zip(final.params, bindings, strict=True)
                         if isinstance(b, StateBinding) and v in written]
-        self._apart, self._views = apart, views or {}
-        self._results = Results(compiled, frame, apart, self._views)
-        self._returned = range(len(compiled.outputs)) if returned is None else returned
+        self.apart, self.views = apart, views or {}
+        self._results = Results(compiled, frame, apart, self.views)
+        self.returned = range(len(compiled.outputs)) if returned is None else returned
         self._ready = ready
-        self._copied_out: set[int] = set()
+        self.copied_out: set[int] = set()
         self._undo = undoing(compiled, frame, first) if frame.runs_python else None
         self._checked = False  # whether arrays that are written share no memory with others that are bound
 
@@ -77,11 +78,9 @@ class CardArguments:
             if self._ready is not None:
                 self._ready()
             self._own()
+            results = _Results(self, dict(zip(self._free, arrays, strict=True)))
             self._run_frame()
-            given = dict(zip(self._free, arrays, strict=True))
-            roots: dict[int, Any] = {}
-            whole: set[int] = set()
-            return [self._result(j, given, roots, whole) for j in self._returned]
+            return [results.get(j) for j in self.returned]
 
     def _bind_params(self) -> None:
         externals = self.compiled.plan.externals
@@ -116,8 +115,8 @@ class CardArguments:
         bound = self.frame.bound
         for i in self._results.owned:
             x = bound[i]
-            if x is not None and getrefcount(x) > ALONE and i not in self._copied_out:
-                self._copied_out.add(i)
+            if x is not None and getrefcount(x) > ALONE and i not in self.copied_out:
+                self.copied_out.add(i)
                 x = None
             if x is None:
                 self.frame.fresh(i)
@@ -133,32 +132,10 @@ class CardArguments:
             back(error)
             raise
 
-    def _result(self, j: int, given: Mapping[int, Any], roots: dict[int, Any], taken: set[int]) -> Any:
-        """An output; ``roots`` have others as views, ``taken`` are externals that the caller has as they are."""
-        if j in roots:
-            return roots[j]
-        if j in self._views:
-            at, show = self._views[j]
-            if at not in roots:
-                roots[at] = self._result(at, given, roots, taken)
-            return show(roots[at])
-        result = self._results.places[j]
-        if isinstance(result, Token):
-            return self.frame.tokens[result.value]
-        if isinstance(result, Kept):
-            return result.array.copy()
-        array = given.get(result.index)
-        if array is None:
-            array = self.frame.bound[result.index]
-        whole = result.whole.shape == result.shape
-        found = array if whole else array.reshape(-1)[
-            result.offset // result.whole.dtype.itemsize:][:_size(result)].reshape(result.shape)
-        if result.owned:
-            if not whole or result.index in self._copied_out or result.index in taken:
-                return found.copy()
-            taken.add(result.index)
-            return found
-        return found.copy() if j in self._apart else found
+    @property
+    def places(self) -> Sequence[Any]:
+        """The places of the outputs."""
+        return self._results.places
 
     def fast_path(self, *_: Any) -> None:
         """Nothing runs faster than ``run``."""
@@ -185,5 +162,56 @@ class CardArguments:
         return self._results.current(position, arrays)
 
 
-def _size(part: Part) -> int:
-    return (part.end - part.offset) // part.whole.dtype.itemsize
+class _Results:
+    """The outputs of one run as arrays of the caller's, who has ``given`` inputs.
+
+    Invariant: memory for copies is there before the run, so that nothing fails behind it.
+    """
+
+    def __init__(self, arguments: CardArguments, given: Mapping[int, Any]) -> None:
+        self._arguments, self._given = arguments, given
+        self._taken: set[int] = set()  # externals that the caller has as they are
+        self._roots: dict[int, Any] = {}  # outputs with others as views
+        views = arguments.views
+        wanted = dict.fromkeys([views[j][0] if j in views else j for j in arguments.returned])
+        copied = [(j, self._copied(j)) for j in wanted]
+        self._room = {j: arguments.frame.room(*kind) for j, kind in copied if kind is not None}
+
+    def _copied(self, j: int) -> tuple[tuple[int, ...], Any] | None:
+        """The shape and dtype of an output that the caller gets as a copy, else None."""
+        own, result = self._arguments, self._arguments.places[j]
+        if isinstance(result, Token):
+            return None
+        if isinstance(result, Kept):
+            return result.array.shape, result.array.dtype
+        if not result.owned:
+            return (result.shape, result.whole.dtype) if j in own.apart else None
+        if result.whole.shape == result.shape and result.index not in own.copied_out | self._taken:
+            self._taken.add(result.index)
+            return None
+        return result.shape, result.whole.dtype
+
+    def get(self, j: int) -> Any:
+        """Return an output."""
+        views = self._arguments.views
+        if j in views:
+            at, show = views[j]
+            if at not in self._roots:
+                self._roots[at] = self._whole(at)
+            return show(self._roots[at])
+        return self._roots[j] if j in self._roots else self._whole(j)
+
+    def _whole(self, j: int) -> Any:
+        frame, result = self._arguments.frame, self._arguments.places[j]
+        if isinstance(result, Token):
+            return frame.tokens[result.value]
+        if isinstance(result, Kept):
+            found = result.array
+        else:
+            found = self._given.get(result.index)
+            found = part_of(frame.bound[result.index] if found is None else found, result.offset, result.shape)
+        room = self._room.get(j)
+        if room is None:
+            return found
+        room[...] = found
+        return room

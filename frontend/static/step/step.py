@@ -398,7 +398,8 @@ def step_of(optimizer: Any, function: StaticFunction, cache: ScheduleCache, reco
     if known is None or known[0]() is not recording or known[1] is None and steps.asks_again(id(recording)):
         step, reason = None, ""
         try:
-            step = function.step_class()(optimizer, recording, function.memory)
+            kind = function.step_class() if recording.place is None else Step
+            step = kind(optimizer, recording, function.memory)
         except (NotCompilable, NotStatic) as error:
             reason = str(error)
             if isinstance(error, Refused):

@@ -468,9 +468,8 @@ class CompiledUpdate:
         graph = Graph("update", (*hyper, *inputs), (*values, *(v for v, _ in states)), (), tuple(b.nodes),
                       program.flags)
         bindings += [s for _, s in states]
-        compiled = compile_graph(graph, copy_in=SCALAR_BYTES, place=program.place)
-        found = self._arguments = arguments_of(compiled, bindings)
-        return found
+        made = self._arguments = arguments_of(compile_graph(graph, copy_in=SCALAR_BYTES, place=program.place), bindings)
+        return made
 
 
 def compiled_update(optimizer: Any) -> CompiledUpdate | None:

@@ -132,7 +132,7 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
            card: Callable[[int], Place] | None = None) -> Recording:
     """Return the recording of a call that returned ``result``; raises ``NotStatic``, or ``TryAgain``.
 
-    ``card`` gives the place that the card with a number is; without it arrays of cards are refused.
+    ``card`` gives the place that the card with a number is; without it there is none.
     """
     out_leaves: list[Any] = []
     observation = tape.observation
@@ -171,16 +171,13 @@ def _place(tape: Tape, leaves: list[Any], out_leaves: list[Any],
            card: Callable[[int], Place] | None) -> Place | None:
     """Return the card on which all arrays of the call lie; raises ``NotStatic`` where some lie elsewhere."""
     arrays = [*map(array_of, leaves), *(b.array() for b in tape.bindings.values()), *map(array_of, out_leaves)]
-    if all(isinstance(a, np.ndarray) for a in arrays):
+    devices = {a.device.id for a in arrays if is_cupy_array(a)}
+    if not devices or card is None:
         return None
     where = "unknown" if tape.observation is None else tape.observation.where
-    found = {a.device.id if is_cupy_array(a) else None for a in arrays}
-    device = found.pop()
-    if found or device is None:
+    if len(devices) > 1 or any(isinstance(a, np.ndarray) for a in arrays):
         raise NotStatic(Fault("arrays of several devices, or of the host and a card, are in one call", where))
-    if card is None:
-        raise NotStatic(Fault("arrays are on a graphics card", where))
-    return card(device)
+    return card(devices.pop())
 
 
 def _may_have_gradient(leaf: Any) -> bool:
