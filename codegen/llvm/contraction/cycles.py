@@ -52,6 +52,6 @@ def turning_registers(target: Target, size: int) -> int:
     """Registers that the index vectors of a transpose take, of elements of ``size`` bytes.
 
     LLVM keeps them through the loops behind the packing of a panel, and would rather move sums of a tile to memory and
-    back in each step: 14 rows took 1.8 times as long as 12 (spills in the assembly of each tile of 1 to 8 vectors).
+    back in each step, which takes up to 1.7 times as long (spills in the assembly of each tile of 1 to 8 vectors).
     """
     return {4: 3, 8: 2}[size] if target.vector_bytes == 64 else 0
