@@ -226,7 +226,7 @@ def array_function(inputs: Sequence[Value], nodes: Sequence[Node],
             dead = [names[i] for i in reads if last[calls.roots[i]] == k and owned.get(i, ())[1:] == made[1:]]
             if dead:
                 out = dead[0]
-                given.append(out)
+                given.append(f"out={out}")
         names[made[0]] = out
         for i, value in enumerate(more):
             scope[f"m{k}_{i}"] = value
