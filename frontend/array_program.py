@@ -33,7 +33,7 @@ _Result = tuple[int, np.dtype[Any], tuple[int, ...]]  # a number, dtype and shap
 class _Step(NamedTuple):
     """A call: the numbers of what it reads and makes, and of the array its result shares memory with (or itself).
 
-    ``more`` are arguments behind the operands: written out they take half the time of those that `partial` adds.
+    ``more`` are arguments behind the operands, in the text of the call: `partial` would take twice the time.
     """
 
     fn: Callable[..., Any]
