@@ -23,8 +23,7 @@ LATE_IN_CORE = {
     "link/static_view.py": {"explanation", "link.tree"}, "link/base.py": {"link.tree", "sequential"},
     "links/model/vision/pretrained.py": {"links.caffe", "dataset"},
     "variable.py": {"backprop", "functions", "parameter"}, "training/updater.py": {"training"},
-    "chainerx/arrays.py": {"chainerx.graph", "chainerx.apply"}, "utils/experimental.py": {"kusari"},
-    "utils/nondeterministic.py": {"kusari"}}
+    "chainerx/arrays.py": {"chainerx.graph", "chainerx.apply"}, "utils/experimental.py": {"kusari"}}
 # frontend/static in the order of imports: each may import those before it.
 BASE = ("collector", "computed_numbers", "decorated", "errors", "mode", "room", "signature", "source", "trees")
 ROOMS = ("guards", "arrays", "trace.copies", "trace", "trace.observer", "gradients", "compile", "replay", "card",
