@@ -214,9 +214,9 @@ def test_numbers_of_cards() -> None:
     with pytest.warns(DeprecationWarning, match="_device_id"):
         assert link._device_id is None
     with cupy():
-        link.to_device("@cupy:1")
+        link.to_device("@cupy:0")
         with pytest.warns(DeprecationWarning, match="_device_id"):
-            assert link._device_id == 1
+            assert link._device_id == 0
 
 
 @pytest.mark.usefixtures("_installed")
