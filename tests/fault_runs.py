@@ -79,7 +79,8 @@ def run(seed: int) -> Found:
                 and time.monotonic() - begun < START_SECONDS:
             time.sleep(0.01)
         time.sleep(wait)
-        os.kill(int(os.readlink(pids[rank])), getattr(signal, kind))
+        if os.path.lexists(pids[rank]):  # otherwise the run shows why it has ended before, or hangs
+            os.kill(int(os.readlink(pids[rank])), getattr(signal, kind))
         code, out, err, seconds = ranks.finish(process, MOST_SECONDS)
     return Found(kind, phase, about, code, named(kind, phase, out + err), seconds, out + err)
 
