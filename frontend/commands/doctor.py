@@ -1,9 +1,10 @@
-"""``python -m kusari doctor``: packages, processor, cards and libraries of a machine, and how to get what is missing."""
+"""``python -m kusari doctor``: packages, processor, cards and libraries here, and how to get what is missing."""
 
 from __future__ import annotations
 
 import argparse
 import ctypes.util
+import importlib
 import importlib.metadata
 import importlib.util
 import os
@@ -148,7 +149,7 @@ def card() -> Iterator[Finding]:
         yield Finding("CuPy", "not installed: no graphics cards",
                       "pip install 'kusari[gpu]'; for CUDA 13 pip install cupy-cuda13x")
         return
-    import cupy
+    cupy: Any = importlib.import_module("cupy")
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except Exception as error:
