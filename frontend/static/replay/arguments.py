@@ -174,7 +174,7 @@ class Arguments:
         self.frame.bind(index, np.empty(kind.shape, kind.dtype))
 
     def rebind(self, index: int, array: Any) -> Any:
-        """Bind a param to another array; returns what to compare with at the next call."""
+        """Bind a param to another array; returns the object to compare with at the next call."""
         kind = self.compiled.plan.externals[index].tensor
         if not issubclass(type(array), np.ndarray) or array.shape != kind.shape or array.dtype != kind.dtype:
             got = f"{getattr(array, 'dtype', array.__class__)}{getattr(array, 'shape', '')}"
@@ -221,7 +221,7 @@ class Arguments:
 
 
 def arguments_of(compiled: Compiled, bindings: Sequence[Any], **options: Any) -> Any:
-    """Return what runs a compiled graph where it is to run: `Arguments`, or their like of another place."""
+    """Return one frame of a compiled graph with its arrays, in the place that it is compiled for."""
     made = Arguments if compiled.place is None else compiled.place.arguments
     return made(compiled, bindings, **options)
 
