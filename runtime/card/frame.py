@@ -316,7 +316,7 @@ class CardFrame(PythonRows):
         return any(isinstance(rows, Instruction) for rows in self.executable.rows)
 
     def unbind(self) -> None:
-        """Release what callers have bound; the frame's own arrays stay."""
+        """Release the arrays of callers; the frame's own stay."""
         own = self.executable
         params = range(len(self.plan.graph.inputs), len(self.plan.graph.inputs) + len(self.plan.graph.params))
         for index in (*params, *range(own.given, len(self.bound))):

@@ -42,7 +42,7 @@ class CardLoader:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def function(self, kernel: Kernel, guards: int = 0) -> Any:
-        """Return what launches a kernel; with ``guards``, unless one of so many gathers has failed."""
+        """Return the function that launches a kernel; with ``guards``, unless one of so many gathers has failed."""
         key = kernel.key, guards
         with self._lock:
             found = self._functions.get(key)

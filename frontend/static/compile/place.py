@@ -29,7 +29,7 @@ class Place(Protocol):
     def arguments(self, compiled: Compiled, bindings: Sequence[Any], fixed: Mapping[int, Any] | None = None,
                   returned: Sequence[int] | None = None, apart: Collection[int] = (),
                   views: Mapping[int, Any] | None = None, ready: Callable[[], None] | None = None) -> Any:
-        """Return what runs a compiled graph, as ``Arguments`` do on the host."""
+        """Return one frame of a compiled graph with its arrays, as ``Arguments`` are on the host."""
         ...
 
     def load(self, graph: Graph, final: Graph, kept: Sequence[Value], copy_in: int, copy_out: int, about: str,

@@ -221,7 +221,7 @@ class Arguments:
 
 
 def arguments_of(compiled: Compiled, bindings: Sequence[Any], **options: Any) -> Any:
-    """Return what runs a compiled graph where it is to run: `Arguments`, or their like of another place."""
+    """Return one frame of a compiled graph with its arrays, in the place that it is compiled for."""
     made = Arguments if compiled.place is None else compiled.place.arguments
     return made(compiled, bindings, **options)
 
