@@ -17,9 +17,9 @@ from .backends.chainerx import is_chainerx_array
 from .configuration import ConfigScope, config
 from .epochs import Cut, Given, Scaled, Whole
 from .errors import GradientError, GradientTypeError, NaNError, wrong_gradient
-from .function_node import FunctionNode, contains_nan, plain, select_gradients, shown
+from .function_node import FunctionNode, plain, select_gradients, shown
 from .graph_walks import between, expand
-from .utils.arrays import add_arrays
+from .utils.arrays import add_arrays, contains_nan
 from .variable import Variable, output_variable
 from .variable_node import VariableNode
 

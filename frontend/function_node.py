@@ -23,7 +23,7 @@ from .errors import (
 )
 from .function_hook import FunctionHook
 from .utils import type_check
-from .utils.arrays import AS_ARRAY, is_array
+from .utils.arrays import AS_ARRAY, contains_nan, is_array
 from .variable import Variable, as_variable, output_variable
 from .variable_node import VariableNode
 
@@ -477,15 +477,6 @@ def shown(gradient: Variable | None, x: Variable) -> Variable | None:
         return gradient
     from .chainerx.variables import shown_on
     return shown_on(gradient, x._array.device)
-
-
-def contains_nan(array: Any) -> bool:
-    """Return whether an array has a NaN; only floating point arrays can."""
-    if array is None or array.dtype.kind not in "fc":
-        return False
-    with cuda.get_device_from_array(array):
-        total = array.sum()  # NaN or infinite whenever something may be wrong, and no array of its own
-        return not abs(float(total.real)) < numpy.inf and bool((array != array).any())
 
 
 def select_gradients(function: FunctionNode, targets: tuple[int, ...], gxs: Any) -> tuple[Any, ...]:

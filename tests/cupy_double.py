@@ -458,7 +458,7 @@ def cupy(devices: int = 1) -> Iterator[Any]:
     module, _ = _modules()
     lazy = [name for name in cuda._lazy() if name in vars(cuda)]
     before = {name: vars(cuda)[name] for name in lazy}
-    assert "cupy" not in sys.modules
+    hidden = {name: sys.modules[name] for name in MODULES if name in sys.modules}  # of a CuPy that is installed
 
     def forget() -> None:
         cuda._cupy.cache_clear()
@@ -478,6 +478,7 @@ def cupy(devices: int = 1) -> Iterator[Any]:
         finally:
             for name in MODULES:
                 del sys.modules[name]
+            sys.modules.update(hidden)
             cupy_streams.count = 1
             forget()
             vars(cuda).update(before)

@@ -106,3 +106,12 @@ def add_arrays(x: Any, y: Any) -> Any:
             return x + y
     total = x + y
     return numpy.asarray(total) if isinstance(total, numpy.generic) else total
+
+
+def contains_nan(array: Any) -> bool:
+    """Return whether an array has a NaN; only floating point arrays can."""
+    if array is None or array.dtype.kind not in "fc":
+        return False
+    with cuda.get_device_from_array(array):
+        total = array.sum()  # NaN or infinite whenever something may be wrong, and no array of its own
+        return not abs(float(total.real)) < numpy.inf and bool((array != array).any())

@@ -1,7 +1,6 @@
-"""Machines with graphics cards: the stand-in for CuPy everywhere, and the real one where there is one."""
+"""Machines with graphics cards: the real one where there is one, and the stand-in for CuPy elsewhere."""
 from __future__ import annotations
 
-import importlib.util
 import types
 from collections import Counter
 from collections.abc import Iterator
@@ -11,8 +10,10 @@ from typing import Any
 import cupy_double
 import numpy as np
 
+from kusari.backends import cuda
+
 _TESTS = {"functions", "cards"}  # whose functions close over arrays
-KINDS = ("stand-in", "cuda") if importlib.util.find_spec("cupy") else ("stand-in",)
+KINDS = ("cuda",) if cuda.available else ("stand-in",)  # not both: kernels are kept for all of a process
 
 
 class Machine:
@@ -57,6 +58,4 @@ def machine(kind: str, cards: int = 1) -> Iterator[Machine]:
         with cupy_double.cupy(cards) as module:
             yield Machine(module, True)
     else:
-        from kusari.backends import cuda
-        cuda.check_cuda_available()
         yield Machine(cuda.cupy, False)

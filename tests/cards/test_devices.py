@@ -29,7 +29,8 @@ def test_copies_between_host_and_card(card: Machine) -> None:
     many = cuda.to_gpu([A, (A, None)], device=0)
     assert card.host(many[1][0]).tolist() == A.tolist() and many[1][1] is None
     stream = cuda.Stream(non_blocking=True)
-    later = cuda.to_gpu(A, stream=stream)
+    with pytest.warns(DeprecationWarning, match="stream option"):
+        later = cuda.to_gpu(A, stream=stream)
     stream.synchronize()
     assert cuda.to_cpu(later, stream=stream).tolist() == A.tolist()
     assert kusari.get_device("@cupy:0").send({"a": [A]})["a"][0].device == cuda.Device(0)

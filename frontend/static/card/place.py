@@ -35,7 +35,7 @@ class CardPlace:
     def arguments(self, compiled: Compiled, bindings: Sequence[Any], fixed: Mapping[int, Any] | None = None,
                   returned: Sequence[int] | None = None, apart: Collection[int] = (),
                   views: Mapping[int, Any] | None = None, ready: Callable[[], None] | None = None) -> CardArguments:
-        """Return what runs a compiled graph."""
+        """Return one frame of a compiled graph with its arrays."""
         return CardArguments(self, compiled, bindings, fixed, returned, apart, views, ready)
 
     def load(self, graph: Graph, final: Graph, kept: Sequence[Value], copy_in: int, copy_out: int, about: str,
