@@ -18,6 +18,7 @@ FOREIGN = {"codegen": {"numba", "llvmlite", "cupy", "onnxruntime", "onnx"}, "ir"
 # method calls a function that is defined with it, a module knows a class by its name in Chainer, and a flag is the
 # package's own.
 LATE_IN_CORE = {
+    "backends/cuda.py": {"codegen.cuda.scalar.elementwise"},  # needed on cards only
     "backends/chainerx.py": {"chainerx"}, "function_node.py": {"chainerx.variables"}, "types.py": {"chainerx"},
     "variable_devices.py": {"chainerx.variables"}, "variable_text.py": {"explanation"},
     "link/static_view.py": {"explanation", "link.tree"}, "link/base.py": {"link.tree", "sequential"},
