@@ -287,7 +287,7 @@ class StaticFunction:
         if cache.hooked is not None:  # hooks of links want to see every call
             return tape.end(result)
         try:
-            cache.put(key, finish(self.__name__, tape, inputs, leaves, result))
+            cache.put(key, replace(finish(self.__name__, tape, inputs, leaves, result), family=cache.family(key)))
         except TryAgain:
             if cache.waste(key, True):
                 self._fall_back(cache, key, Fault("every call makes new links or parameters", observation.where))

@@ -120,7 +120,7 @@ class Schedule:
 
     def _compile(self, whole: Graph) -> Any:
         """Compile the forward."""
-        return compile_graph(whole, self.saved)
+        return compile_graph(whole, self.saved, family=self.recording.family)
 
     def _state_reader(self) -> Any:
         """Return what reads the state of NumPy's random numbers as far as the functions recorded depend on it."""
@@ -363,4 +363,4 @@ class CompiledBackward:
         return self.compiled
 
     def _compile(self) -> Any:
-        return compile_graph(self.graph, copy_in=0, copy_out=0)
+        return compile_graph(self.graph, copy_in=0, copy_out=0, family=self.recording.family)

@@ -190,7 +190,8 @@ class Step:
             updated = {id(p) for p in self.program.members}
             spent = tuple([base + i for i, p in enumerate(self.parameters) if id(p) in updated])
             self._given = [p for p in self.parameters if id(p) not in updated]
-        compiled = compile_graph(whole, (*kept, *flags), copy_out=0, memory=self.memory, spent=spent)
+        compiled = compile_graph(whole, (*kept, *flags), copy_out=0, memory=self.memory, spent=spent,
+                                     family=self.recording.family)
         self._may_fail = any(map(_may_fail, compiled.program.instructions))
         if self._may_fail:
             places = _places(compiled, base, len(self._given))

@@ -16,6 +16,7 @@ from ..arrays.aliasing import Aliases
 from ..arrays.overlap import Spans
 from ..guards.check import Checks
 from ..trees import ARRAY, VARIABLE, array_of, flatten
+from ..compile.families import Family
 from .bindings import Binding, ParameterBinding
 from .observation import Observation
 from .recorder import Fault, Tape
@@ -64,6 +65,7 @@ class Recording:
     same: dict[int, int] = field(default_factory=dict)  # outputs that are the very object that an earlier one is
     variables: tuple[bool, ...] = ()  # which leaves are Variables
     aliases: Aliases = field(default_factory=Aliases)
+    family: Family | None = None  # the calls whose signatures differ from this one's in extents only
     is_tentative: bool = False  # whether another trace has to find the same numbers before it is compiled
 
     schedule = fault = None  # as an entry of a cache of schedules: traced, not compiled yet, without frames

@@ -31,9 +31,9 @@ def gemm_kernel(spec: GemmSpec, target: Target) -> Kernel:
     work = matrices(spec)
     scratch = 0
     if work.batch and work.m and work.n:
-        if suits_stream(work, target):
+        if suits_stream(work, target) and not target.any_size:
             writer = Stream(em, work)
-        elif suits_dot(work, target):
+        elif suits_dot(work, target) and (not target.any_size or work.m <= 4 or work.n <= 12):
             writer = Dot(em, work)
         elif suits_lines(work, target):
             writer = Lines(em, work)
