@@ -10,25 +10,25 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from kusari.ir import Facts, Instruction, Kernel
 
 MOST_NUMBERS = 64  # of one kernel, each a load per launch
 
-_INDEX = re.compile(r"(?:(?:add|sub|mul)(?: nsw)?|udiv|icmp \w+|phi) i64 ")
-_TYPED = re.compile(r"select i1 \S+, i64 |call ")
-_PATTERNS = {
-    "index": r"(?<=[ \[])-?\d+(?=[,\]]|$)",
-    "address": r"(?<=i64 )-?\d+$",
-    "typed": r"(?<=i64 )-?\d+(?=[,)]|$)",
-    "none": r"(?!)",
-}
+# Instructions that may have numbers: not those whose only literals are lanes, or whose operands are all computed.
+_LINES = re.compile(
+    r"^  (?:%\w+ = )?(?!insertelement|extractelement|shufflevector|load |br |getelementptr inbounds \w+, ptr %\w+, i64 %"
+    r"|getelementptr inbounds ptr, ptr %slots,|call <\d+ x \w+> @llvm\.fma\.\w+\((?:<\d+ x \w+> %\w+(?:, )?){3}\))"
+    r"(?:(?P<index>(?:add|sub|mul)(?: nsw)? i64 |udiv i64 |icmp \w+ i64 |phi i64 )|(?P<address>getelementptr )"
+    r"|(?P<typed>select i1 \S+ i64 |call ))?.*$", re.MULTILINE)
 _OTHERS = (r"|<i1 (?:true|false)(?:, i1 (?:true|false))+>"
            r"|<(?P<ty>float|double) (?P<hex>0x[0-9A-F]{16})(?:, (?P=ty) (?P=hex))+>"
            r"|(?<= )0x[0-9A-F]{16}(?=[,)]|$)")
-_TOKENS = {name: re.compile(pattern + _OTHERS) for name, pattern in _PATTERNS.items()}
+_TOKENS = {name: re.compile(pattern + _OTHERS) for name, pattern in {
+    "index": r"(?<=[ \[])-?\d+(?=[,\]]|$)", "address": r"(?<=i64 )-?\d+$", "typed": r"(?<=i64 )-?\d+(?=[,)]|$)",
+    None: r"(?!)"}.items()}
 
 
 class Kind(NamedTuple):
@@ -36,6 +36,9 @@ class Kind(NamedTuple):
 
     element: str
     width: int = 1
+
+
+_INDEX = Kind("i64")
 
 
 class Lifted(NamedTuple):
@@ -55,55 +58,40 @@ class Lifted(NamedTuple):
 
 
 def lift(kernel: Kernel) -> Lifted:
-    """Return the text of an LLVM kernel, whose name takes no part, without its numbers."""
+    """Return the text of an LLVM kernel, whose name and comments take no part, without its numbers."""
+    text = re.sub(rf"@{re.escape(kernel.symbol)}\b", "@any", kernel.text)
+    text = re.sub(r"(?m)^;.*\n", "", text)
     pieces: list[str] = []
     kinds: list[Kind] = []
     numbers: list[int] = []
-    piece: list[str] = []
-    text = re.sub(rf"@{re.escape(kernel.symbol)}\b", "@any", kernel.text)
-    for line in text.splitlines():
-        at = 0
-        for begin, end, kind, number in _numbers(line) if line.startswith("  ") else ():
-            pieces.append("".join(piece) + line[at:begin])
-            piece.clear()
-            kinds.append(kind)
-            numbers.append(number)
-            at = end
-        piece += (line[at:], "\n")
-    return Lifted((*pieces, "".join(piece)), tuple(kinds), tuple(numbers))
+    at = 0
+    for line in _LINES.finditer(text):
+        rule, work = line.lastgroup, line[0]
+        if rule is None and "0x" not in work and "<i1 " not in work:
+            continue
+        if rule == "typed" and "x i64>" in work:
+            rule = None
+        for found in _TOKENS[rule].finditer(work):
+            if (number := _number(found, work)) is not None:
+                pieces.append(text[at:line.start() + found.start()])
+                at = line.start() + found.end()
+                kinds.append(number[0])
+                numbers.append(number[1])
+    return Lifted((*pieces, text[at:]), tuple(kinds), tuple(numbers))
 
 
-def _numbers(line: str) -> Iterator[tuple[int, int, Kind, int]]:
-    """Begin, end, kind and value of each number in one instruction."""
-    text = line.strip()
-    work = text.partition(" = ")[2] if text.startswith("%") else text
-    rule = "none"
-    if work.startswith("getelementptr"):
-        rule = "none" if "ptr %slots," in work else "address"
-    elif _INDEX.match(work):
-        rule = "index"
-    elif _TYPED.match(work) and "x i64>" not in work:
-        rule = "typed"
-    single, double = "float" in work, "double" in work
-    for found in _TOKENS[rule].finditer(line):
-        token = found[0]
-        kind, number = Kind("i64"), 0
-        if token.startswith("<i1"):
-            lanes = [lane.endswith("true") for lane in token.split(",")]
-            lanes[-1] = "true" in token.rpartition(" ")[2]
-            number = sum(lanes)
-            if not all(lanes[:number]):
-                continue
-            kind = Kind("i1", len(lanes))
-        elif token.startswith("<"):
-            kind, number = Kind(found["ty"], token.count(",") + 1), int(found["hex"], 16)
-        elif token.startswith("0x"):
-            if single == double:
-                continue
-            kind, number = Kind("float" if single else "double"), int(token, 16)
-        else:
-            number = int(token)
-        yield found.start(), found.end(), kind, number
+def _number(found: re.Match[str], line: str) -> tuple[Kind, int] | None:
+    """The kind and value of a literal in an instruction; None for one that stays."""
+    token = found[0]
+    if token.startswith("<i1"):
+        count, width = token.count("true"), token.count("i1")
+        return (Kind("i1", width), count) if token.rfind("true") < token.find("false") or count == width else None
+    if token.startswith("<"):
+        return Kind(found["ty"], token.count(",") + 1), int(found["hex"], 16)
+    if token.startswith("0x"):
+        single = "float" in line
+        return None if single == ("double" in line) else (Kind("float" if single else "double"), int(token, 16))
+    return _INDEX, int(token)
 
 
 class Form:

@@ -77,14 +77,18 @@ class Family:
             own = write(plan).instructions
             found = list(program.instructions)
             if len(own) == len(found):
+                known: dict[Kernel, Lifted] = {}
                 for i in missing:
                     others = [p.instructions[i] for p in part.earlier if len(p.instructions) == len(own)]
-                    found[i] = self._instance(part.variants.setdefault(i, {}), own[i], others) or found[i]
+                    found[i] = self._instance(part.variants.setdefault(i, {}), own[i], others, known) or found[i]
             return replace(program, instructions=tuple(found))
 
     def _instance(self, variants: dict[Any, _Variant], own: Instruction, others: Sequence[Instruction],
-                  ) -> Instruction | None:
-        """The instruction with a kernel for many extents; None if it has to have a kernel of its own."""
+                  known: dict[Kernel, Lifted]) -> Instruction | None:
+        """The instruction with a kernel for many extents; None if it has to have a kernel of its own.
+
+        ``known`` are texts of the program that have been lifted.
+        """
         kernel = own.kernel
         if kernel is None:
             return None
@@ -92,7 +96,7 @@ class Family:
             for other in others:
                 if other.kernel is not None:
                     self._add(variants, other, lift(other.kernel))
-        lifted = lift(kernel)
+        lifted = known[kernel] = known.get(kernel) or lift(kernel)
         variant, numbers = self._add(variants, own, lifted), None
         if variant is None:
             return None
