@@ -8,13 +8,13 @@ kernel is shared only where its text is an instance of the form, so nothing is c
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kusari.codegen.numbers import MOST_NUMBERS, Form, Lifted, lift, slots_of
-from kusari.ir import Instruction, Kernel, Plan, Program
+from kusari.ir import Instruction, Kernel, Plan, Program, TensorType
 from kusari.runtime import Loader
 
 ALONE_EXTENTS = 2      # that come first are compiled for themselves
@@ -37,8 +37,8 @@ class _Part:
     """One program for many extents, as a forward: its first plans, and variants of each kernel by their pieces."""
 
     plans: OrderedDict[Any, Plan] = field(default_factory=OrderedDict)
-    variants: dict[int, dict[Any, _Variant]] = field(default_factory=dict)
-    earlier: list[Program] | None = None
+    variants: dict[Any, dict[Any, _Variant]] = field(default_factory=dict)
+    earlier: list[dict[Any, Instruction]] | None = None
 
 
 class Family:
@@ -62,9 +62,9 @@ class Family:
 
         ``write`` writes programs in the forms that have the fewest variants.
         """
-        extents = tuple([v.tensor.shape for v in plan.graph.inputs if hasattr(v.type, "shape")])
+        extents = tuple([v.tensor.shape for v in plan.graph.inputs if isinstance(v.type, TensorType)])
         with self._lock:
-            part = self._parts.setdefault((plan.graph.name, len(program.instructions)), _Part())
+            part = self._parts.setdefault(plan.graph.name, _Part())
             if extents in part.plans or len(part.plans) < ALONE_EXTENTS:
                 part.plans.setdefault(extents, plan)
                 return program
@@ -73,14 +73,17 @@ class Family:
             if not missing:
                 return program
             if part.earlier is None:
-                part.earlier = [write(p) for p in part.plans.values()]
-            own = write(plan).instructions
+                part.earlier = [dict(zip(_roles(p), p.instructions, strict=True))
+                                for p in map(write, part.plans.values())]
+            own = write(plan)
             found = list(program.instructions)
-            if len(own) == len(found):
+            if len(own.instructions) == len(found):
                 known: dict[Kernel, Lifted] = {}
+                roles = _roles(own)
                 for i in missing:
-                    others = [p.instructions[i] for p in part.earlier if len(p.instructions) == len(own)]
-                    found[i] = self._instance(part.variants.setdefault(i, {}), own[i], others, known) or found[i]
+                    others = [p[roles[i]] for p in part.earlier if roles[i] in p]
+                    variants = part.variants.setdefault(roles[i], {})
+                    found[i] = self._instance(variants, own.instructions[i], others, known) or found[i]
             return replace(program, instructions=tuple(found))
 
     def _instance(self, variants: dict[Any, _Variant], own: Instruction, others: Sequence[Instruction],
@@ -129,6 +132,17 @@ class Family:
         elif found is not None and found.form is None and lifted not in found.samples:
             found.samples.append(lifted)
         return found
+
+
+def _roles(program: Program) -> list[Any]:
+    """What each instruction is to its program: its operation, the user's line, and its number among those."""
+    counts: Counter[Any] = Counter()
+    roles: list[Any] = []
+    for r in program.instructions:
+        key = r.node.op.name, r.node.where, len(r.operands)
+        roles.append((*key, counts[key]))
+        counts[key] += 1
+    return roles
 
 
 def without_extents(key: Any) -> Any:

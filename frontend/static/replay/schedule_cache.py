@@ -177,10 +177,12 @@ class ScheduleCache:
     def postpones(self, key: Any, soon: int) -> bool:
         """Whether a new signature stays define-by-run for now: beyond ``soon`` of them it has to come ``OFTEN_CALLS``.
 
-        Whoever has ever new shapes would trace all of them, and, turning through more than are kept, replay none.
+        Whoever has ever new shapes would trace all of them, and, turning through more than are kept, replay none. As
+        many as are kept are traced at once where their kernels are there already.
         """
         with self.lock:
-            if len(self.entries) < soon:
+            known = self._families.get(without_extents(key)) if len(self.entries) >= soon else None
+            if len(self.entries) < (MAX_SCHEDULES if known is not None and known.shares else soon):
                 return False
             count = self._waiting.pop(key, 0) + 1
             if count >= OFTEN_CALLS:
