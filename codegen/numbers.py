@@ -98,10 +98,10 @@ class Form:
     """The common text of instances with the same pieces; numbers that are always equal are one.
 
     ``samples`` are instances that differ; a number in which none of them differs stays in the text. ``slots`` is the
-    number of slots that instances have, behind which those of the numbers come.
+    number of slots that instances have, behind which those of the numbers come; ``about`` begins the kernel's name.
     """
 
-    def __init__(self, samples: Sequence[Lifted], slots: int) -> None:
+    def __init__(self, samples: Sequence[Lifted], slots: int, about: str = "kernel") -> None:
         self.first = samples[0]
         self.slots = slots
         self.samples = tuple(samples)
@@ -112,7 +112,7 @@ class Form:
             for kind, row in zip(self.first.kinds, rows, strict=True)]
         self._kinds = [kind for kind, _ in known]
         self._text = self._write()
-        self.symbol = f"any_{hashlib.sha256(self._text.encode()).hexdigest()[:12]}"
+        self.symbol = f"{about}_any_{hashlib.sha256(self._text.encode()).hexdigest()[:12]}"
         self._text = self._text.replace("@any", f"@{self.symbol}")
 
     @property

@@ -195,6 +195,10 @@ class StaticFunction:
             if entry.recording.is_tentative:
                 return self._trace_again(cache, key, entry.recording, leaves, args, kwargs)
             schedule = self._compile(cache, key, entry.recording)
+        elif schedule is not None and schedule.trial is not None and schedule.trial.is_over():
+            assert entry.recording is not None
+            schedule.release()
+            schedule = self._compile(cache, key, replace(entry.recording, family=None))
         elif len(cache.entries) > 1:
             cache.touch(key)
         if schedule is None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from typing import Any
 
 from kusari.codegen.numbers import MOST_NUMBERS, Form, Lifted, lift, slots_of
@@ -18,6 +19,7 @@ from kusari.ir import Instruction, Kernel, Plan, Program, TensorType
 from kusari.runtime import Loader
 
 ALONE_EXTENTS = 2      # that come first are compiled for themselves
+OFTEN_CALLS = 10_000   # after which an extent gets kernels of its own: they gain a tenth of its time at most
 MOST_SAMPLES = 4       # by which a form is found
 MOST_VARIANTS = 16     # of one kernel
 
@@ -110,7 +112,7 @@ class Family:
                 variant.samples = [*variant.samples[-MOST_SAMPLES + 1:], lifted]
             if len(variant.samples) < 2:
                 return None
-            form = Form(variant.samples, slots_of(own))
+            form = Form(variant.samples, slots_of(own), kernel.symbol.partition("_")[0])
             if form.count > MOST_NUMBERS:
                 return None
             variant.form = form
@@ -132,6 +134,23 @@ class Family:
         elif found is not None and found.form is None and lifted not in found.samples:
             found.samples.append(lifted)
         return found
+
+
+class Trial:
+    """Counts the calls of a program with kernels for many extents, until it is worth kernels of its own."""
+
+    def __init__(self, calls: int) -> None:
+        self.left: Iterator[int] = repeat(0, calls)
+
+    def is_over(self) -> bool:
+        """Count a call; returns whether there have been enough."""
+        return bool(next(self.left, 1))
+
+    @classmethod
+    def of(cls, compiled: Any) -> Trial | None:
+        """Return what counts the calls of a compiled graph; None where its kernels are its own."""
+        program = getattr(compiled, "program", None)
+        return cls(OFTEN_CALLS) if program is not None and any(r.numbers for r in program.instructions) else None
 
 
 def _roles(program: Program) -> list[Any]:

@@ -17,6 +17,7 @@ from ...variable_node import VariableNode
 from ..arrays.aliasing import ForwardOutputs, Read, through_views
 from ..compile.checkpointing import Checkpointing, checkpointed_forward
 from ..compile.compile import Compiled, compile_graph
+from ..compile.families import Trial
 from ..compile.memory import SPEED
 from ..gradients.differentiate import LEFT_OUT, ZEROS, Backward, differentiate, wanted_values
 from ..room import Free, close_all
@@ -71,6 +72,7 @@ class Schedule:
         self.forward: Any = self._compile(whole)
         self._state = self._state_reader() if self.wanted else None
         self._full = full
+        self.trial = Trial.of(self.forward)
         self._checkpointing: Checkpointing | None = None
         if full is not None and memory != SPEED:
             self.forward, self._checkpointing = checkpointed_forward(self, whole, memory)

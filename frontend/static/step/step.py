@@ -17,6 +17,7 @@ from ...epochs import Scaled
 from ...variable import Variable
 from ..arrays.overlap import Spans
 from ..compile.compile import compile_graph
+from ..compile.families import Trial
 from ..errors import NotCompilable, Refused
 from ..gradients.differentiate import differentiate, wanted_values
 from ..guards.check import Checks
@@ -79,6 +80,8 @@ class Step:
         stored = recording.result is not VARIABLE and recording.result[0] == "stored"
         self.results = self._results() if stored else None
         self.compiled: Any = None
+        self._trial: Trial | None = None
+        self._often = False  # whether it has kernels of its own, as it runs often
         self._free: list[Any] = []
         self._shared: list[int] = []
         self._arguments: Callable[[], Any] = _none
@@ -166,6 +169,7 @@ class Step:
             (*outputs, *self.program.flags, *(final[id(p)] for p in self.parameters), *self._more))
         bindings = (*self.recording.bindings, *(ParameterBinding(p) for p in unread), *(s for _, s in states))
         self.compiled, self._arguments = self._compile_step(whole, bindings)
+        self._trial = None if self._often else Trial.of(self.compiled)
         self._give = giving(self._given)
         self._free.clear()
         if self.results is not None:
@@ -191,7 +195,7 @@ class Step:
             spent = tuple([base + i for i, p in enumerate(self.parameters) if id(p) in updated])
             self._given = [p for p in self.parameters if id(p) not in updated]
         compiled = compile_graph(whole, (*kept, *flags), copy_out=0, memory=self.memory, spent=spent,
-                                     family=self.recording.family)
+                                 family=None if self._often else self.recording.family)
         self._may_fail = any(map(_may_fail, compiled.program.instructions))
         if self._may_fail:
             places = _places(compiled, base, len(self._given))
@@ -225,6 +229,9 @@ class Step:
             if node is not None and node.creator_node is not None:
                 return False
         if not program.advance() or self.compiled is None:
+            self._compile_anew()
+        elif self._trial is not None and self._trial.is_over():
+            self._often = True
             self._compile_anew()
         arrays = [x._array if isinstance(x := leaves[i], Variable) else x for i in self._inputs]
         results = self.results

@@ -94,6 +94,9 @@ def _program(compiled: Compiled) -> list[str]:
             f"on {report.threads} thread{'s' * (report.threads > 1)}, peak of one call {megabytes(peak_of(compiled))}")
     python = [f"run by Python: {row.node.op.name}{f' at {row.node.where}' if row.node.where else ''}"
               for row in compiled.program.instructions if row.kernel is None]
+    told = sum(bool(row.numbers) for row in compiled.program.instructions)
+    if told:
+        line += f"; {told} rows have kernels that are compiled once for any extents and told theirs"
     return [line, *[compiled.recomputation] * bool(compiled.recomputation), *_few(python)]
 
 
