@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
@@ -80,8 +81,7 @@ class Step:
         stored = recording.result is not VARIABLE and recording.result[0] == "stored"
         self.results = self._results() if stored else None
         self.compiled: Any = None
-        self._trial: Trial | None = None
-        self._often = False  # whether it has kernels of its own, as it runs often
+        self._left: Iterator[int] = repeat(0)  # until it gets kernels of its own, as it runs often
         self._free: list[Any] = []
         self._shared: list[int] = []
         self._arguments: Callable[[], Any] = _none
@@ -169,7 +169,8 @@ class Step:
             (*outputs, *self.program.flags, *(final[id(p)] for p in self.parameters), *self._more))
         bindings = (*self.recording.bindings, *(ParameterBinding(p) for p in unread), *(s for _, s in states))
         self.compiled, self._arguments = self._compile_step(whole, bindings)
-        self._trial = None if self._often else Trial.of(self.compiled)
+        trial = Trial.of(self.compiled)
+        self._left = repeat(0) if trial is None else trial.left
         self._give = giving(self._given)
         self._free.clear()
         if self.results is not None:
@@ -195,7 +196,7 @@ class Step:
             spent = tuple([base + i for i, p in enumerate(self.parameters) if id(p) in updated])
             self._given = [p for p in self.parameters if id(p) not in updated]
         compiled = compile_graph(whole, (*kept, *flags), copy_out=0, memory=self.memory, spent=spent,
-                                 family=None if self._often else self.recording.family)
+                                 family=self.recording.family if next(self._left, 1) == 0 else None)
         self._may_fail = any(map(_may_fail, compiled.program.instructions))
         if self._may_fail:
             places = _places(compiled, base, len(self._given))
@@ -228,10 +229,7 @@ class Step:
             node = leaves[i]._node
             if node is not None and node.creator_node is not None:
                 return False
-        if not program.advance() or self.compiled is None:
-            self._compile_anew()
-        elif self._trial is not None and self._trial.is_over():
-            self._often = True
+        if not program.advance() or self.compiled is None or next(self._left, 1):
             self._compile_anew()
         arrays = [x._array if isinstance(x := leaves[i], Variable) else x for i in self._inputs]
         results = self.results

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,10 +16,12 @@ from ..arrays.aliasing import Aliases
 from ..arrays.overlap import Spans
 from ..guards.check import Checks
 from ..trees import ARRAY, VARIABLE, array_of, flatten
-from ..compile.families import Family
 from .bindings import Binding, ParameterBinding
 from .observation import Observation
 from .recorder import Fault, Tape
+
+if TYPE_CHECKING:
+    from ..compile.families import Family
 
 
 class NotStatic(Exception):
