@@ -19,8 +19,9 @@ MOST_NUMBERS = 64  # of one kernel, each a load per launch
 
 # Instructions that may have numbers: not those whose only literals are lanes, or whose operands are all computed.
 _LINES = re.compile(
-    r"^  (?:%\w+ = )?(?!insertelement|extractelement|shufflevector|load |br "
-    r"|getelementptr inbounds \w+, ptr %\w+, i64 %|getelementptr inbounds ptr, ptr %slots,|call <\d+ x \w+> @llvm\.fma\.\w+\((?:<\d+ x \w+> %\w+(?:, )?){3}\))"
+    r"^  (?:%\w+ = |(?!%))(?!insertelement|extractelement|shufflevector|load |br "
+    r"|getelementptr inbounds \w+, ptr %\w+, i64 %|getelementptr inbounds ptr, ptr %slots,"
+    r"|call <\d+ x \w+> @llvm\.fma\.\w+\((?:<\d+ x \w+> %\w+(?:, )?){3}\))"
     r"(?:(?P<index>(?:add|sub|mul)(?: nsw)? i64 |udiv i64 |icmp \w+ i64 |phi i64 )|(?P<address>getelementptr )"
     r"|(?P<typed>select i1 \S+ i64 |call ))?.*$", re.MULTILINE)
 _OTHERS = (r"|<i1 (?:true|false)(?:, i1 (?:true|false))+>"
