@@ -26,23 +26,22 @@ def train(name: str, extents: list[int], shares: bool) -> tuple[list[Any], int, 
 
     from kusari.commands.models import MODELS as KNOWN
     from kusari.commands.models import compiled
-    from kusari.optimizers import SGD
+    from kusari.commands.worker import whole_step
     from kusari.runtime import Loader, ObjectCache
     from kusari.runtime import loader as loading
     from kusari.static.compile import families
-    families.ALONE_EXTENTS = 2 if shares else len(extents)
+    families.ALONE_SIGNATURES = 2 if shares else len(extents)
     loading._default = Loader(ObjectCache(None))
     np.random.seed(0)
     model = KNOWN[name]
     chain = model.build(compiled(model.chain))
-    optimizer = SGD(1e-4).setup(chain)
+    optimizer = model.updater(chain)
     steps: list[Any] = []
     start = time.perf_counter()
     for n in extents:
-        given = KNOWN[name].at(batch=n).data(np.random.RandomState(n))
-        steps.append(lambda given=given: optimizer.update(chain.loss, *given))
-        for _ in range(FIRST):
-            steps[-1]()
+        steps.append(whole_step(chain, optimizer, *model.at(batch=n).arrays()))
+        for i in range(FIRST):
+            steps[-1](i)
     return steps, loading._default.report.compiled, time.perf_counter() - start
 
 
@@ -62,10 +61,10 @@ def main() -> None:
                 times: tuple[list[float], list[float]] = ([], [])
                 for _ in range(ROUNDS):
                     for step, found in zip((ours[k], alone[k]), times, strict=True):
-                        step()
+                        step(0)
                         start = time.perf_counter()
-                        for _ in range(STEPS):
-                            step()
+                        for i in range(STEPS):
+                            step(i)
                         found.append((time.perf_counter() - start) / STEPS)
                 a, b = map(statistics.median, times)
                 print(f"  {extents[k]:4}: {a * 1e3:.3f} ms, its own {b * 1e3:.3f} ms, ratio {a / b:.2f}")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from kusari.ir import Facts, Instruction, Kernel
 
-MOST_NUMBERS = 64  # of one kernel, each a load per launch
+MOST_NUMBER_OPERANDS = 64  # of one kernel, each a load per launch
 
 # Instructions that may have numbers: not those whose only literals are lanes, or whose operands are all computed.
 _LINES = re.compile(

@@ -214,7 +214,7 @@ def test_two_extents_have_kernels_of_their_own(loader: Loader) -> None:
 
 
 def test_an_extent_that_comes_often_gets_kernels_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(families, "OFTEN_CALLS", 3)
+    monkeypatch.setattr(families, "SHARED_CALLS", 3)
     for whole in (True, False):
         np.random.seed(0)
         ours, reference = pair(Perceptron)

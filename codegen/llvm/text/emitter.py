@@ -255,16 +255,16 @@ class Emitter:
         """``width`` neighbours; only the first ``valid`` are read, the others are zero."""
         ty = vector(element, width)
         bytes_ = _bytes(element)
-        if self._is_whole(width, valid):
+        if valid is None or self._is_whole(width, valid):
             return self.value(f"load {ty}, ptr {pointer}, align {align or bytes_}")
         if valid == 1 and not self.target.any_size:  # as in store
             x = self.value(f"load {element}, ptr {pointer}, align {bytes_}")
             return self.value(f"insertelement {ty} zeroinitializer, {element} {x}, i64 0")
         return self.load_lanes(element, width, pointer, constants("i1", [i < valid for i in range(width)]))
 
-    def _is_whole(self, width: int, valid: int | None) -> bool:
+    def _is_whole(self, width: int, valid: int) -> bool:
         """Whether no mask is written for the first ``valid`` of ``width`` neighbours."""
-        return valid is None or valid >= width and (width == 1 or not self.target.any_size)
+        return valid >= width and (width == 1 or not self.target.any_size)
 
     def load_lanes(self, element: str, width: int, pointer: str, mask: str) -> str:
         """Load ``width`` neighbours; elements that the vector of i1 ``mask`` leaves out are zero, and not read."""
@@ -283,7 +283,7 @@ class Emitter:
         """Write ``width`` neighbours, or only the first ``valid``."""
         ty = vector(element, width)
         bytes_ = _bytes(element)
-        if self._is_whole(width, valid):
+        if valid is None or self._is_whole(width, valid):
             self.line(f"store {ty} {x}, ptr {pointer}, align {align or bytes_}")
             return
         if valid == 1 and not self.target.any_size:

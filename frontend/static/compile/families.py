@@ -14,14 +14,14 @@ from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any
 
-from kusari.codegen.numbers import MOST_NUMBERS, Form, Lifted, lift, slots_of
+from kusari.codegen.numbers import MOST_NUMBER_OPERANDS, Form, Lifted, lift, slots_of
 from kusari.ir import Instruction, Kernel, Plan, Program, TensorType
 from kusari.runtime import Loader
 
-ALONE_EXTENTS = 2      # that come first are compiled for themselves
-OFTEN_CALLS = 10_000   # after which an extent gets kernels of its own: they gain a tenth of its time at most
-MOST_SAMPLES = 4       # by which a form is found
-MOST_VARIANTS = 16     # of one kernel
+ALONE_SIGNATURES = 2      # that come first are compiled for themselves
+SHARED_CALLS = 10_000   # after which an extent gets kernels of its own: they gain a tenth of its time at most
+MOST_SAMPLE_ITEMS = 4       # by which a form is found
+MOST_VARIANT_KINDS = 16     # of one kernel
 
 Write = Callable[[Plan], Program]
 
@@ -44,7 +44,7 @@ class _Part:
 
 
 class Family:
-    """What signatures that differ in extents only have in common.
+    """The kernels that signatures have in common which differ in extents only.
 
     ``compiled`` and ``shared`` count the kernels of forms that were compiled, and instances that found one.
     """
@@ -60,14 +60,14 @@ class Family:
         return self.compiled > 0
 
     def program(self, plan: Plan, program: Program, write: Write, loader: Loader) -> Program:
-        """Return ``program`` with kernels for many extents in place of those that would have to be compiled.
+        """Return ``program`` whose kernels are for many extents where they would have to be compiled.
 
         ``write`` writes programs in the forms that have the fewest variants.
         """
         extents = tuple([v.tensor.shape for v in plan.graph.inputs if isinstance(v.type, TensorType)])
         with self._lock:
             part = self._parts.setdefault(plan.graph.name, _Part())
-            if extents in part.plans or len(part.plans) < ALONE_EXTENTS:
+            if extents in part.plans or len(part.plans) < ALONE_SIGNATURES:
                 part.plans.setdefault(extents, plan)
                 return program
             missing = [i for i, r in enumerate(program.instructions) if r.kernel is not None
@@ -109,11 +109,11 @@ class Family:
             numbers = variant.form.numbers_of(lifted)
         if variant.form is None or numbers is None:
             if lifted not in variant.samples:
-                variant.samples = [*variant.samples[-MOST_SAMPLES + 1:], lifted]
+                variant.samples = [*variant.samples[-MOST_SAMPLE_ITEMS + 1:], lifted]
             if len(variant.samples) < 2:
                 return None
             form = Form(variant.samples, slots_of(own), kernel.symbol.partition("_")[0])
-            if form.count > MOST_NUMBERS:
+            if form.count > MOST_NUMBER_OPERANDS:
                 return None
             variant.form = form
             numbers = form.numbers_of(lifted)
@@ -129,7 +129,7 @@ class Family:
         assert kernel is not None
         key = lifted.skeleton, kernel.serial, slots_of(instruction)
         found = variants.get(key)
-        if found is None and len(variants) < MOST_VARIANTS:
+        if found is None and len(variants) < MOST_VARIANT_KINDS:
             found = variants[key] = _Variant([lifted])
         elif found is not None and found.form is None and lifted not in found.samples:
             found.samples.append(lifted)
@@ -150,11 +150,11 @@ class Trial:
     def of(cls, compiled: Any) -> Trial | None:
         """Return what counts the calls of a compiled graph; None where its kernels are its own."""
         program = getattr(compiled, "program", None)
-        return cls(OFTEN_CALLS) if program is not None and any(r.numbers for r in program.instructions) else None
+        return cls(SHARED_CALLS) if program is not None and any(r.numbers for r in program.instructions) else None
 
 
 def _roles(program: Program) -> list[Any]:
-    """What each instruction is to its program: its operation, the user's line, and its number among those."""
+    """The role of each instruction in its program: its operation, the user's line, and its number among those."""
     counts: Counter[Any] = Counter()
     roles: list[Any] = []
     for r in program.instructions:
@@ -168,6 +168,7 @@ def without_extents(key: Any) -> Any:
     """Return a signature with the number of dims in place of each shape."""
     if type(key) is not tuple:
         return key
-    if key and all([type(n) is int for n in key]):
-        return len(key)
-    return tuple(map(without_extents, key))
+    parts: tuple[Any, ...] = key
+    if parts and all([type(n) is int for n in parts]):
+        return len(parts)
+    return tuple(map(without_extents, parts))
