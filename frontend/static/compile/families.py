@@ -12,7 +12,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
-from typing import Any
+from typing import Any, cast
 
 from kusari.codegen.numbers import MOST_NUMBER_OPERANDS, Form, Lifted, lift, slots_of
 from kusari.ir import Instruction, Kernel, Plan, Program, TensorType
@@ -168,7 +168,7 @@ def without_extents(key: Any) -> Any:
     """Return a signature with the number of dims in place of each shape."""
     if type(key) is not tuple:
         return key
-    parts: tuple[Any, ...] = key
+    parts = cast("tuple[Any, ...]", key)
     if parts and all([type(n) is int for n in parts]):
         return len(parts)
     return tuple(map(without_extents, parts))
