@@ -3,9 +3,10 @@
   python benchmarks/extents.py                              a perceptron and a transformer's block
   python benchmarks/extents.py mnist_mlp --extents 24
 
-Two equal models meet the same extents, with an empty cache: one shares kernels from the third extent on, the other never does.
-``kernels`` are those that were compiled, ``first s`` the seconds of the first three steps of all extents together. Then the
-steps of a few extents are timed in turns; ``ratio`` is that of the medians, above 1 where shared kernels are slower.
+Two equal models meet the same extents, with an empty cache: one shares kernels from the third extent on, the other
+never does. Printed are the kernels that were compiled, and the seconds of the first three steps of all extents together.
+Then the steps of a few extents are timed in turns; ``ratio`` is that of the medians, above 1 where shared kernels are
+slower.
 """
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ def main() -> None:
         for name in options.models:
             extents = [10 + 7 * i % 53 for i in range(options.extents)]
             (ours, kernels, seconds), (alone, more, longer) = (train(name, extents, s) for s in (True, False))
-            print(f"{name}: {kernels} kernels, first {seconds:.1f} s; each its own {more} kernels, first {longer:.1f} s")
+            print(f"{name}: {kernels} kernels, first {seconds:.1f} s; "
+                  f"each its own {more} kernels, first {longer:.1f} s")
             for k in range(2, len(extents), max(1, len(extents) // 4)):
                 times: tuple[list[float], list[float]] = ([], [])
                 for _ in range(ROUNDS):

@@ -7,16 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kusari.ir import Builder, Node, Op, Value, attrs_key, tensor_type
+from kusari.ir import Builder, Node, Op, Value, attrs_key, evaluate, tensor_type
 from kusari.ir.vjp import pull_back
 
 from . import backend
 from .array_program import array_function
+from .backends import cuda
 from .configuration import config
 from .function_node import FunctionNode
 from .lazy import lazy
 
 MOST_FORMULAS = 4096
+_ndarray = np.ndarray
 NOTHING: Mapping[Value, Value] = MappingProxyType({})
 _formulas: dict[Any, Formula] = {}
 
@@ -47,14 +49,15 @@ class Structured(FunctionNode):
         formula = self._formula = self.formula(inputs)
         if config.enable_backprop:
             self._input_indexes_to_retain, self._output_indexes_to_retain = formula.retained
+        are_plain = True
         for x in inputs:
-            if type(x) is not np.ndarray and hasattr(x, "instead"):  # only types matter
-                return tuple([x.instead(v.shape, v.tensor.dtype) for v in formula.outputs])
+            if type(x) is not _ndarray:
+                if hasattr(x, "instead"):  # only types matter
+                    return tuple([x.instead(v.shape, v.tensor.dtype) for v in formula.outputs])
+                are_plain = False
         if self.evaluate is not None:
             return self.evaluate(inputs)
-        if type(inputs[0]) is not np.ndarray:
-            return formula.compute_on(backend.get_array_module(*inputs), inputs)
-        return formula.compute(*inputs)
+        return formula.compute(*inputs) if are_plain else formula.compute_on(backend.get_array_module(*inputs), inputs)
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         formula = self._formula or self.formula(self.inputs)
@@ -84,6 +87,21 @@ class Structured(FunctionNode):
         return found
 
 
+def _drawn(xp: Any, attrs: Any, wide: bool) -> Any:
+    draw = getattr(xp.random, attrs["dist"])
+    drawn = draw(*attrs["args"], size=tuple(attrs["shape"]), dtype=np.float64 if wide else np.float32)
+    drawn = drawn.astype(attrs["dtype"], copy=False)
+    return evaluate(attrs["expr"], (drawn,), xp) if "expr" in attrs else drawn
+
+
+# Primitives without operands, made by another array module than NumPy, and drawn by its generator.
+_MADE: dict[str, Callable[[Any, Any, bool], Any]] = {
+    "arange": lambda xp, attrs, wide: xp.arange(attrs["n"], dtype=np.int32),
+    "full": lambda xp, attrs, wide: xp.full(attrs["shape"], attrs["value"], attrs["dtype"]),
+    "random": _drawn,
+}
+
+
 class Derivative(NamedTuple):
     """Gradients of a formula: their formula, its reads, and where each gradient is found.
 
@@ -110,6 +128,7 @@ class Formula:
         self._function = function
         self._origins = origins  # of detached values
         self._derivatives: dict[Any, Derivative] = {}
+        self._kernels: dict[Node, Any] = {}  # of a card
 
     @classmethod
     def of(cls, function: Structured, inputs: Sequence[Any]) -> Formula:
@@ -142,11 +161,19 @@ class Formula:
         return array_function(self.inputs, *self._primitives)
 
     def compute_on(self, xp: Any, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The outputs for arrays of ``xp``."""
+        """The outputs for arrays of a card: one kernel for each map, and calls of ``xp``, which is CuPy."""
         nodes, outputs = self._primitives
         env = dict(zip(self.inputs, arrays, strict=True))
+        wide = any([v.tensor.dtype == np.float64 for v in outputs])
         for n in nodes:
-            results = n.op.call(n.attrs, *[env[v] for v in n.inputs])
+            given, made = [env[v] for v in n.inputs], _MADE.get(n.op.name)
+            if n.op.name == "map":
+                kernel = self._kernels.get(n)
+                if kernel is None:
+                    kernel = self._kernels[n] = cuda.map_kernel([n.attrs["expr"]], [x.dtype for x in given], self.label)
+                results = (kernel(*given),)
+            else:
+                results = n.op.call(n.attrs, *given) if made is None else (made(xp, n.attrs, wide),)
             env.update(zip(n.outputs, map(xp.asarray, results), strict=False))
         return tuple([env[v] for v in outputs])
 

@@ -9,11 +9,14 @@ from typing import Any
 import numpy
 
 from . import backend, tape
+from .backends import cuda
 from .backends.chainerx import is_chainerx_array
 from .configuration import config
 from .epochs import Arrays, Given
 from .errors import GradientError, GradientTypeError
+from .graph_walks import unchain_behind
 from .operators import Operators
+from .pytorch_names import VARIABLE, answer
 from .utils.arrays import add_arrays, check_array, is_array
 from .variable_devices import VariableDevices
 from .variable_node import VariableNode
@@ -257,7 +260,11 @@ class Variable(VariableText, VariableDevices, Operators):
         if self._array is not None:
             other = self.device.send(other)
         mine = self.grad
-        self.grad = other.copy() if mine is None else add_arrays(mine, other)
+        if mine is None:
+            with cuda.get_device_from_array(other):
+                self.grad = other.copy()
+        else:
+            self.grad = add_arrays(mine, other)
 
     @property
     def requires_grad(self) -> bool:
@@ -357,7 +364,6 @@ class Variable(VariableText, VariableDevices, Operators):
 
     def unchain_backward(self) -> None:
         """Cut the graph everywhere behind this variable: nothing before it is kept any longer."""
-        from .graph_walks import unchain_behind
         unchain_behind(self.node)
 
     def backward(self, retain_grad: bool = False, enable_double_backprop: bool = False,
@@ -436,12 +442,18 @@ class Variable(VariableText, VariableDevices, Operators):
         return copied
 
 
+answer(Variable, VARIABLE)
+
+
 def output_variable(array: Any, requires_grad: bool) -> Variable:
     """Return a variable without looking at its array: for arrays that functions computed."""
     variable = Variable.__new__(Variable)
     variable._array = array
     variable._requires_grad = requires_grad
     return variable
+
+
+VariableNode.new_variable = output_variable
 
 
 def as_variable(obj: Any) -> Variable:

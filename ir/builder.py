@@ -20,8 +20,12 @@ Number = bool | int | float
 class Builder:
     """Collects nodes; types are inferred by the ops' own rules, ``where`` is stamped on every node.
 
+    ``on_card`` says that define-by-run has computed on a graphics card, where draws have other types.
+
     Invariant: ``nodes`` is in an order that defines every value before its uses.
     """
+
+    on_card = False
 
     def __init__(self, where: str = "") -> None:
         self.nodes: list[Node] = []
@@ -151,7 +155,7 @@ class Builder:
         self.emit(PRIMITIVES["assign"], state, new)
 
     def detached(self, x: Value) -> Value:
-        """``x``, through which no gradient goes: for what has the same gradient whether or not it depends on ``x``."""
+        """``x`` without a gradient: for values whose gradients are the same whether or not they depend on ``x``."""
         return x
 
     def apply(self, function: Any, *inputs: Value) -> tuple[Value, ...]:

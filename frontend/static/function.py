@@ -12,10 +12,10 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from kusari.runtime.frame import RunError
+from kusari.runtime.python_rows import RunError
 
 from .. import environment
-from ..backends.cuda import is_cupy_array
+from ..callsite import user_stacklevel
 from ..configuration import config
 from ..explanation import SUMMARY, Explanation
 from ..link import Link
@@ -25,12 +25,11 @@ from .collector import without_collector
 from .compile.memory import checked
 from .compile.profitability import reason_against
 from .decorated import Decorated, Decorator, P, R
-from .errors import StaticGraphError, StaticGraphWarning
+from .errors import Stale, StaticGraphError, StaticGraphWarning, without_observing
 from .follow.follow import Tail
 from .follow.joint_backward import backward_from
 from .mode import may_run
 from .replay import fast_path
-from .replay.arguments import Stale
 from .replay.resume import going_on
 from .replay.schedule import Schedule
 from .replay.schedule_cache import SOON_SIGNATURES, CacheEntry, Fallback, ScheduleCache, guards_hold
@@ -41,7 +40,7 @@ from .trace.observation import Observation
 from .trace.observer.first_call import call_traced
 from .trace.recorder import Fault, Tape
 from .trace.recording import NotStatic, Recording, TryAgain, begin, finish
-from .trees import MISS, array_of
+from .trees import MISS
 from .verify.explain import bytes_held, explain
 from .verify.verify import Verifier
 
@@ -84,7 +83,7 @@ class StaticFunction:
             cache = None
             if on_links is None:
                 on_links = bool(args) and issubclass(type(args[0]), Link)
-            if on_links:  # the quickest way where it is one
+            if on_links:  # the fast path, if there is one
                 try:
                     caches = args[0]._static_caches
                     cache = caches[static] if type(caches) is dict else None
@@ -268,7 +267,7 @@ class StaticFunction:
         if changes and not told:
             code = getattr(self.fn, "__code__", None)
             where = f"{code.co_filename}:{code.co_firstlineno}" if code else "unknown"
-            self._say(f"{self.__qualname__} runs define-by-run as long as a number among its arguments changes in "
+            self.say(f"{self.__qualname__} runs define-by-run as long as a number among its arguments changes in "
                       f"every call, or an object is another one, as each would be another trace: {where}; pass arrays")
         return changes
 
@@ -279,8 +278,6 @@ class StaticFunction:
         tape, inputs = begin(leaves)
         observation = Observation(self.fn, tape)
         tape.observe(observation)
-        if any(map(is_cupy_array, map(array_of, leaves))):
-            tape.note("arrays are on a graphics card, and code is generated for CPUs", observation.where)
         try:
             with Work("tracing", self.__qualname__):
                 return self._traced(cache, key, leaves, args, kwargs, tape, observation, inputs)
@@ -289,12 +286,16 @@ class StaticFunction:
 
     def _traced(self, cache: ScheduleCache, key: Any, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any],
                 tape: Tape, observation: Observation, inputs: Any) -> Any:
-        result = call_traced(self.fn, tape, observation, args, kwargs, bool(args) and owns_schedules(args[0]))
+        try:
+            result = call_traced(self.fn, tape, observation, args, kwargs, bool(args) and owns_schedules(args[0]))
+        except Exception as error:
+            raise error.with_traceback(without_observing(error.__traceback__))  # noqa: B904 (the same error)
         cache.hooked = observation.hooked
         if cache.hooked is not None:  # hooks of links want to see every call
             return tape.end(result)
         try:
-            cache.put(key, replace(finish(self.__name__, tape, inputs, leaves, result), family=cache.family(key)))
+            recorded = finish(self.__name__, tape, inputs, leaves, result, _card)
+            cache.put(key, replace(recorded, family=cache.family(key)))
         except TryAgain:
             if cache.waste(key, True):
                 self._fall_back(cache, key, Fault("every call makes new links or parameters", observation.where))
@@ -308,11 +309,14 @@ class StaticFunction:
             schedule = self._session(recorded) if self.in_session else None
             if schedule is None:
                 schedule = Schedule(recorded, config.enable_backprop, self.memory)
-                schedule.tail = Tail(backward_from)
+                if recorded.place is None:
+                    schedule.tail = Tail(backward_from)
         except NotStatic as error:
             self._fall_back(cache, key, error.fault)
             return None
-        reason = reason_against(schedule) if config.keep_define_by_run and type(schedule) is Schedule else None
+        reason = None
+        if config.keep_define_by_run and type(schedule) is Schedule and recorded.place is None:
+            reason = reason_against(schedule)
         if reason is not None:
             cache.put(key, Fallback(Fault(reason, recorded.where)))
             return None
@@ -322,14 +326,18 @@ class StaticFunction:
     def _session(self, recorded: Recording) -> Any:
         """Return a schedule that runs in ONNX Runtime; None, with a warning, where that cannot be."""
         sessions = _sessions()
+        if recorded.place is not None:
+            self.say(f"{self.__qualname__} is compiled, it cannot run in ONNX Runtime: its arrays are on a "
+                     "graphics card")
+            return None
         try:
             return sessions.SessionSchedule(recorded, config.enable_backprop)
         except sessions.ExportError as error:
-            self._say(f"{self.__qualname__} is compiled, it cannot run in ONNX Runtime: {error}")
+            self.say(f"{self.__qualname__} is compiled, it cannot run in ONNX Runtime: {error}")
             return None
 
     def step_class(self) -> Any:
-        """Return what compiles a whole training step."""
+        """Return the class of compiled training steps."""
         return _sessions().SessionStep if self.in_session else Step
 
     def run_step(self, optimizer: Any, first: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -338,15 +346,15 @@ class StaticFunction:
 
     def _fall_back(self, cache: ScheduleCache, key: Any, fault: Fault) -> None:
         cache.put(key, Fallback(fault))
-        self._say(f"{self.__qualname__} runs define-by-run, it is not static: {fault}")
+        self.say(f"{self.__qualname__} runs define-by-run, it is not static: {fault}")
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
         """Warn once, or raise if the function is strict."""
         if self.strict:
             raise StaticGraphError(text)
         if text not in self._warned:
             self._warned.add(text)
-            warnings.warn(text, StaticGraphWarning, stacklevel=6)
+            warnings.warn(text, StaticGraphWarning, stacklevel=user_stacklevel())
 
     def entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CacheEntry | None:
         """Return the entry for these arguments, if there is one whose guards hold."""
@@ -378,6 +386,12 @@ class StaticFunction:
     def nbytes(self, of: Any = None) -> int:
         """Return the bytes of memory that the schedules and whole steps of all objects hold, or those of one."""
         return bytes_held(self.caches(of))
+
+
+def _card(device: int) -> Any:
+    """Return the card with a number as a place of arrays."""
+    from .card.place import card
+    return card(device)
 
 
 def _sessions() -> Any:
@@ -458,6 +472,8 @@ def static_graph(*args: Any, **kwargs: Any) -> Any:
         return functools.partial(static_graph, **kwargs)
     if len(args) != 1 or not callable(args[0]):
         raise TypeError("static_graph decorates one function: @static_graph or @static_graph(strict=True)")
+    if isinstance(args[0], type):
+        raise TypeError(f"static_graph decorates functions, {args[0].__name__} is a class: decorate its forward")
     return StaticFunction(args[0], strict, verify, backend == "onnxruntime", memory,
                           bool(kwargs.get("force_test_define_by_run", False))).decorated()
 

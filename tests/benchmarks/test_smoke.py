@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mpi_ranks import needs_mpi
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -100,7 +102,7 @@ def test_report_of_ratios(report: str) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (("no_such_model",), "expected one of mushroom_mlp, mnist_mlp, "),
+    pytest.param(("no_such_model",), "expected one of mushroom_mlp, mnist_mlp, ", marks=pytest.mark.slow),
     pytest.param(("--only", "numpy"), "got numpy", marks=pytest.mark.slow),
     pytest.param(("--python", "torch"), "expected LIBRARY=PATH", marks=pytest.mark.slow),
 ])
@@ -181,6 +183,13 @@ def test_choices() -> None:
     assert "loss: " in text
 
 
+@pytest.mark.slow
+def test_choices_of_products() -> None:
+    text = bench("choices.py", "products", "--seconds", "0.001")
+    row = next(line for line in text.splitlines() if line.startswith("| lstm"))
+    assert row.count("(") == 3 and "loss: " in text, "all that can compute it are timed, and equal"
+
+
 def test_names_of_kernels() -> None:
     assert tuple(module("kernel_cases").CASES) == module("kernels").NAMES
 
@@ -195,6 +204,7 @@ def test_sweeps(tmp_path: Path) -> None:
     assert bench("sweeps.py", "--report", str(out)) == text[:text.index("\npicture")]
 
 
+@pytest.mark.slow
 def test_first_calls(capsys: pytest.CaptureFixture[str]) -> None:
     script = module("first_call")
     for phase in script.PHASES:
@@ -236,3 +246,17 @@ def test_steps_on_many_ranks_are_simulated() -> None:
     assert scaling.simulated(1000, buckets, 2, scaling.Network(0.0, 100.0, hidden=False)) == pytest.approx(1016)
     line = scaling.Line.through((1, 0.5, 0.25), (12, 7, 4.5))
     assert line.at(0.1) == pytest.approx(3)
+
+
+@needs_mpi
+@pytest.mark.slow
+def test_steps_on_two_ranks(tmp_path: Path) -> None:
+    text = bench("distributed.py", "mushroom_mlp", "--ranks", "1", "2", "--steps", "6", "--plot",
+                 str(tmp_path / "picture.svg"))
+    rows = [line.split() for line in text.splitlines() if line.startswith("mushroom_mlp ") and "MB in" in line]
+    assert [len([cell for cell in row[1:7] if float(cell) > 0]) for row in rows] == [6, 6]
+    assert "in 0 buckets" in text and "in 1 buckets" in text
+    for title in ("batch for each rank", "one batch for all"):
+        assert re.search(rf"mushroom_mlp +{title}: simulated here \S+ ms with 1 \(\S+%\), \S+ ms with 2 \(\S+%\); "
+                         r"efficiency with 8: .*1024: ", text), text
+    assert (tmp_path / "picture.svg").stat().st_size > 1000

@@ -21,7 +21,7 @@ def kusari(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProc
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=600)
 
 
-@pytest.mark.parametrize("command", [(), ("demo",), ("run",), ("explain",), ("export",), ("bench",)])
+@pytest.mark.parametrize("command", [(), ("demo",), ("run",), ("explain",), ("export",), ("bench",), ("doctor",)])
 def test_help(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit:
         main([*command, "--help"])
@@ -134,6 +134,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_run_a_script_that_starts_processes(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(CHILDREN)
     done = kusari("run", "script.py", cwd=tmp_path)
@@ -170,6 +171,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_explain(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(STATIC)
     done = kusari("explain", "--what", "ir", "--output", "report.txt", "script.py", cwd=tmp_path)
@@ -181,6 +183,7 @@ def test_explain(tmp_path: Path) -> None:
     assert done.returncode == 0 and "-- most expensive" in done.stdout and "f32[2,3]" not in done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_debug_switches(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(STATIC)
     switches = {"KUSARI_LOG": "passes", "KUSARI_DUMP": "dump", "KUSARI_CHECK": "1"}

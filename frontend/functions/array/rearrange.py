@@ -270,13 +270,21 @@ def where(condition: Any, x: Any, y: Any) -> Variable:
     Args:
         condition: Boolean array.
         x: Input.
-        y: Input of the same dtype; the three shapes broadcast.
+        y: Input of the same dtype; the three shapes broadcast. A number takes the dtype of the other input.
 
     Raises:
         InvalidType: The condition is not boolean, the dtypes differ, or the shapes do not broadcast.
     """
-    condition, x, y = (v if hasattr(v, "shape") else np.asarray(v) for v in (condition, x, y))
-    return Where().apply((condition, x, y))[0]
+    condition = condition if hasattr(condition, "shape") else np.asarray(condition)
+    return Where().apply((condition, _like(x, y), _like(y, x)))[0]
+
+
+def _like(value: Any, other: Any) -> Any:
+    """Return a value as an array where it is a number or a sequence: a plain number in the dtype of another value."""
+    if hasattr(value, "shape") and not isinstance(value, np.generic):
+        return value
+    dtype = getattr(other, "dtype", None) if isinstance(value, (bool, int, float)) else None
+    return backend.get_array_module(other).asarray(value, dtype)
 
 
 class Diagonal(Structured):
@@ -331,12 +339,15 @@ class Copy(FunctionNode):
     def __init__(self, device: Any) -> None:
         super().__init__()
         self.device = device
+        self._source: Any = None
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return backend.get_device(self.device).send(inputs[0]),
+        target, source = backend.get_device(self.device), backend.get_device_from_array(inputs[0])
+        self._source = None if source == target else source
+        return target.send(inputs[0]),
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return grad_outputs
+        return grad_outputs if self._source is None else Copy(self._source).apply(grad_outputs)
 
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
         return x,

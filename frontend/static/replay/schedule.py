@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kusari.ir import Graph, Node, Trait, Value
+from kusari.ir import Builder, Graph, Node, Trait, Value
 from kusari.passes import Kept, choose_kept
 
 from ...configuration import config
@@ -26,7 +26,7 @@ from ..trace.bindings import ParameterBinding
 from ..trace.python_nodes import OPAQUE_GRADIENT, STATIC_CODE
 from ..trace.recording import Recording
 from ..trees import ARRAY, VARIABLE, array_of, leaf_kinds, unflatten
-from .arguments import Arguments
+from .arguments import arguments_of
 from .calls import Call
 from .ranks import Ranks
 from .static_call import StaticCall
@@ -66,7 +66,8 @@ class Schedule:
         if full is not None:
             self.kept = self._choose_kept(full)
             self.saved = self.kept.saved
-            self.saved += tuple(v for n in graph.nodes if n.op is STATIC_CODE for v in n.outputs if v not in self.saved)
+            repeated = [n for n in graph.nodes if n.op is STATIC_CODE or recording.place is not None and _draws(n)]
+            self.saved += tuple(v for n in repeated for v in n.outputs if v not in self.saved)
         whole = Graph(graph.name, graph.inputs, graph.params, graph.consts, graph.nodes + self.kept.copies,
                       outputs.values + self.saved)
         self.forward: Any = self._compile(whole)
@@ -117,15 +118,16 @@ class Schedule:
             p.is_static = True  # its gradients come from here: the optimizer compiles its update too
 
     def _choose_kept(self, full: Backward) -> Kept:
-        """Choose what the forward keeps for its backwards."""
+        """Choose the values that the forward keeps for its backwards."""
         return choose_kept(self.recording.graph, full.nodes, full.present, changing=self.outputs.changing)
 
     def _compile(self, whole: Graph) -> Any:
         """Compile the forward."""
-        return compile_graph(whole, self.saved, family=self.recording.family)
+        return compile_graph(whole, self.saved, place=self.recording.place,
+                             family=self.recording.family)
 
     def _state_reader(self) -> Any:
-        """Return what reads the state of NumPy's random numbers as far as the functions recorded depend on it."""
+        """Return a reader of NumPy's random state, as far as recorded functions depend on it; None if they do not."""
         nodes = self.forward.plan.graph.nodes
         drawn = {n.attrs["dist"] for n in nodes if n.op.traits & Trait.RANDOM}
         if not self.recording.draws:
@@ -139,7 +141,7 @@ class Schedule:
         return CompiledBackward(self.recording, part, self.saved, self.outputs.read)
 
     def new_call(self) -> Call:
-        """Return what runs one call at a time."""
+        """Return the frames of one call."""
         return Call(self)
 
     def backward_for(self, given: tuple[bool, ...]) -> CompiledBackward | None:
@@ -178,7 +180,7 @@ class Schedule:
         return self._checkpointing is not None
 
     def computed_again(self, call: Any, arrays: Sequence[Any]) -> dict[Value, Any]:
-        """Compute what would have been saved without checkpoints by a call on ``arrays``, whose arguments ``call`` are.
+        """Compute the values that a call on ``arrays`` would save without checkpoints; ``call`` are its arguments.
         """
         assert self._checkpointing is not None
         values, compiled, used, final = self._checkpointing.again(self.saved)
@@ -187,7 +189,7 @@ class Schedule:
         graph, bindings = self.recording.graph, self.recording.bindings
         given = dict(zip(graph.inputs, arrays, strict=True))
         own = {v: b for v, b in zip(graph.params, bindings, strict=True)}
-        run = Arguments(compiled, [own[v] for v in final.params]).run
+        run = arguments_of(compiled, [own[v] for v in final.params]).run
         return dict(zip(values, run([*kept, *[given[v] for v in final.inputs[len(kept):]]]), strict=True))
 
     @property
@@ -200,7 +202,8 @@ class Schedule:
         """The gradient of one that a backward starts with: the same array every time, never written to."""
         one = self._one
         if one is None or one.shape != like.shape or one.dtype != like.dtype:
-            one = self._one = np.ones_like(like)
+            place = self.recording.place
+            one = self._one = np.ones_like(like) if place is None else place.ones(like.shape, like.dtype)
         return one
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
@@ -323,6 +326,15 @@ class Schedule:
         return own if self.tail is None else own + self.tail.nbytes
 
 
+def _draws(node: Node) -> bool:
+    """Whether a function draws random numbers."""
+    if node.op.lower is None:
+        return False
+    b = Builder()
+    node.op.lower(b, node.attrs, *node.inputs)
+    return any(n.op.traits & Trait.RANDOM for n in b.nodes)
+
+
 def _continued(again: Sequence[Node], backward: Backward) -> tuple[Node, ...]:
     """Return the nodes of ``backward`` behind those of ``again`` on which they depend."""
     wanted = {v for n in backward.nodes for v in n.inputs}
@@ -365,4 +377,5 @@ class CompiledBackward:
         return self.compiled
 
     def _compile(self) -> Any:
-        return compile_graph(self.graph, copy_in=0, copy_out=0, family=self.recording.family)
+        return compile_graph(self.graph, copy_in=0, copy_out=0, place=self.recording.place,
+                             family=self.recording.family)

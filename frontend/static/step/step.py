@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kusari.ir import Builder, External, Graph, Trait, Value, tensor_type
-from kusari.runtime.frame import RunError
+from kusari.runtime.python_rows import LateIndexError, RunError
 
 from ...configuration import config
 from ...epochs import Scaled
@@ -19,11 +19,12 @@ from ...variable import Variable
 from ..arrays.overlap import Spans
 from ..compile.compile import compile_graph
 from ..compile.families import Trial
-from ..errors import NotCompilable, Refused
+from ..compile.place import lies_in
+from ..errors import NotCompilable, Refused, Stale
 from ..gradients.differentiate import differentiate, wanted_values
 from ..guards.check import Checks
 from ..mode import may_run
-from ..replay.arguments import Arguments, Stale
+from ..replay.arguments import arguments_of
 from ..replay.bind import ALONE
 from ..replay.receiving import clearing, giving, receive
 from ..replay.schedule_cache import MAX_SCHEDULES, ScheduleCache
@@ -63,12 +64,16 @@ class Step:
             raise Refused(str(error)) from error
         self.program = program
         self._reducer = optimizer._reducer
+        if any(p._array is not None and not lies_in(p._array, recording.place) for p in program.members):
+            raise NotCompilable("parameters and arguments lie on several devices")
+        if self._reducer is not None and recording.place is not None:
+            raise NotCompilable("gradients on a card are means over several processes")
         if self._reducer is not None and self.plain:
             raise NotCompilable("gradients are means over several processes")
         self._may_fail = False
         self._places: Sequence[int] = ()  # of gradients in the frame, -1 for those written before Python has run
         self.in_parts = 0  # steps that were made in parts, as gradients went on behind an argument or a state
-        self.parameters = [p for p in program.params if isinstance(p._array, np.ndarray)]
+        self.parameters = [p for p in program.params if lies_in(p._array, recording.place)]
         self._require_possible()
         self._given = self.parameters  # which get their gradients
         self._clear, self._give = clearing(program.params), giving(self._given)
@@ -97,7 +102,7 @@ class Step:
         if program.hooks and len(self.parameters) < len(program.params):
             raise NotCompilable("a parameter has no array in this memory")
         spans = Spans(p._array for p in self.parameters)
-        if any(isinstance(b, ArrayBinding) and isinstance(b.buffer, np.ndarray) and spans.touch(b.buffer)
+        if any(isinstance(b, ArrayBinding) and spans.touch(b.buffer)
                for b in recording.bindings):
             raise NotCompilable("an array that functions read shares memory with a parameter")
 
@@ -132,7 +137,7 @@ class Step:
             self.results.release()
 
     def _results(self) -> StepResults:
-        """Make what the Variables that the loss function stores hang on."""
+        """Make the results that Variables stored by the loss function hang on."""
         return StepResults(self.recording)
 
     def _compile(self) -> None:
@@ -184,7 +189,7 @@ class Step:
         return reduced(reducer.part_of_step(params), [p for _, p in params], grads, nodes)
 
     def _compile_step(self, whole: Graph, bindings: Sequence[Any]) -> tuple[Any, Callable[[], Any]]:
-        """Compile the graph; returns that, and what makes the arguments of one run."""
+        """Compile the graph; returns it, and a function that makes the arguments of one run."""
         kept = () if self.results is None else self.results.saved
         flags = self.program.flags
         first = 0 if self.results is None else len(self.results.outputs.values)
@@ -196,6 +201,7 @@ class Step:
             spent = tuple([base + i for i, p in enumerate(self.parameters) if id(p) in updated])
             self._given = [p for p in self.parameters if id(p) not in updated]
         compiled = compile_graph(whole, (*kept, *flags), copy_out=0, memory=self.memory, spent=spent,
+                                 place=self.recording.place,
                                  family=self.recording.family if next(self._left, 1) == 0 else None)
         self._may_fail = any(map(_may_fail, compiled.program.instructions))
         if self._may_fail:
@@ -206,9 +212,9 @@ class Step:
             self._clear()  # before the frame is made, which gives back to the system what is free
         returned = [*range(first), *range(base, len(whole.outputs) - len(spent))]
 
-        def arguments() -> Arguments:
-            made = Arguments(compiled, bindings, returned=returned, apart=self.recording.apart,
-                             views={} if self.results is None else self.results.outputs.views, ready=self._clear)
+        def arguments() -> Any:
+            made = arguments_of(compiled, bindings, returned=returned, apart=self.recording.apart,
+                                views={} if self.results is None else self.results.outputs.views, ready=self._clear)
             # Gradients that are an argument or a parameter itself are returned as arrays of their own.
             self._shared = [returned.index(i) for i in made.shared_results() if i >= base]
             return made
@@ -233,8 +239,12 @@ class Step:
             self._compile_anew()
         arrays = [x._array if isinstance(x := leaves[i], Variable) else x for i in self._inputs]
         results = self.results
-        call = None if results is None else results.call()
-        arguments = call.arguments if call is not None else self._free.pop() if self._free else self._arguments()
+        try:  # there may be no memory left
+            call = None if results is None else results.call()
+            arguments = call.arguments if call is not None else self._free.pop() if self._free else self._arguments()
+        except BaseException:
+            program.retreat()
+            raise
         state = None if results is None else results.state()
         found = self._run(arguments, arrays)
         flags = _flags(arguments, self._flags, arrays) if self._flags else ()
@@ -277,8 +287,10 @@ class Step:
                        p._grad_var) for p, k in zip(self.parameters, self._places, strict=True)]
         try:
             return arguments.run(arrays + self.program.hyper_arrays())
-        except BaseException:
+        except BaseException as error:
             self.program.retreat()
+            if isinstance(error, LateIndexError):  # the step before has changed nothing either
+                self.program.retreat()
             failed = arguments.frame.failed
             if failed is not None and failed.op is not OPAQUE_GRADIENT:  # gradients are cleared after the forward
                 for p, grad, grad_var in before:
@@ -303,8 +315,11 @@ def _flags(arguments: Any, positions: Sequence[int], arrays: Sequence[Any]) -> l
 
 
 def _may_fail(instruction: Any) -> bool:
-    """Whether an instruction runs Python that may raise: not what draws random numbers."""
-    return instruction.kernel is None and not instruction.node.op.traits & Trait.RANDOM
+    """Whether an instruction runs Python that may raise: not what draws random numbers.
+
+    Where a reduction raises, gradients and parameters are partly of this step: ranks that are out of step end.
+    """
+    return instruction.kernel is None and not instruction.node.op.traits & (Trait.RANDOM | Trait.CONFINED)
 
 
 def _places(compiled: Any, first: int, count: int) -> list[int]:
@@ -392,7 +407,8 @@ def step_of(optimizer: Any, function: StaticFunction, cache: ScheduleCache, reco
     if known is None or known[0]() is not recording or known[1] is None and steps.asks_again(id(recording)):
         step, reason = None, ""
         try:
-            step = function.step_class()(optimizer, recording, function.memory)
+            kind = function.step_class() if recording.place is None else Step
+            step = kind(optimizer, recording, function.memory)
         except (NotCompilable, NotStatic) as error:
             reason = str(error)
             if isinstance(error, Refused):

@@ -14,6 +14,8 @@ from ..compile.memory import report as report_memory
 from ..guards.guard import MISSING
 from ..replay.schedule_cache import OFTEN_CALLS, CacheEntry, ScheduleCache
 from ..trace.recording import Recording
+from . import cards
+from .signature_text import mode_and_arguments
 from .summary import expensive, in_parts, signatures, uncompiled
 
 if TYPE_CHECKING:
@@ -105,8 +107,6 @@ def bytes_held(caches: Iterable[ScheduleCache]) -> int:
 
 def _signature(number: int, key: Any, entry: CacheEntry, owner: ScheduleCache, what: str) -> Iterator[Section]:
     """Yield the sections on one signature and its whole steps."""
-    mode = f"train={key[0]}, enable_backprop={key[1]}"
-    leaves = ", ".join(str(k) for k in key[2:]) or "no arguments"
     lines = [f"traced again: {reason}" for reason in owner.retraces.get(key, ())]
     if owner.others(key):
         lines.append(f"{len(owner.others(key))} more kept, for when what was read is again as it was then")
@@ -115,7 +115,7 @@ def _signature(number: int, key: Any, entry: CacheEntry, owner: ScheduleCache, w
         lines.append(f"fell back to define-by-run: {entry.fault}")
     elif schedule is None:
         lines.append(uncompiled(owner, entry))
-    yield Section(1, f"signature {number}: {mode}; {leaves}", tuple(lines))
+    yield Section(1, f"signature {number}: {mode_and_arguments(key)}", tuple(lines))
     if recording is not None:
         yield from _recorded(recording, schedule, what)
     for step, reason in owner.steps(entry):
@@ -174,8 +174,11 @@ def _compiled(compiled: Compiled, what: str) -> Iterator[Section]:
         in_arena = sum(isinstance(s, Arena) for s in plan.slots.values())
         bound = f"{len(plan.externals)} buffers bound per call"
         yield Section(2, "plan", (f"{plan.describe()}; {in_arena} values in the arena, {bound}",))
+        if compiled.place is not None:
+            yield Section(2, "on the card", tuple(cards.plan(compiled)))
         yield Section(2, "memory", tuple(report_memory(compiled)))
-        lines = [f"{report.instructions} instructions ({report.python_instructions} of Python), "
+        lines = [cards.line(compiled) if compiled.place is not None else
+                 f"{report.instructions} instructions ({report.python_instructions} of Python), "
                  f"{report.kernels} kernels, {report.threads} thread{'s' * (report.threads > 1)}; compiled in "
                  f"{compiled.seconds * 1e3:.1f} ms ({report.cached} of {report.cached + report.compiled} kernels from "
                  "the disk cache)"]

@@ -11,12 +11,15 @@ from ...explanation import Section, Table
 from ..compile.memory import megabytes, peak_of
 from ..replay.schedule_cache import CacheEntry, ScheduleCache
 from ..step.reduction import under_way
+from . import cards
 from .roof import bandwidth, peak
+from .signature_text import MOST_ITEMS, mode_and_arguments
 
 if TYPE_CHECKING:
     from ..compile.compile import Compiled
 
 SHOWN_SIGNATURES = 6
+MANY_SIGNATURES = 8                    # of which none has come again
 SHOWN_REASONS = 3
 SHOWN_KERNELS_ROWS = 5
 WIDEST_CHARACTERS = 110
@@ -27,17 +30,23 @@ LARGEST_FOOTPRINT_BYTES = 1 << 27      # beyond, no cache holds it, and bandwidt
 
 
 def signatures(caches: Sequence[ScheduleCache]) -> list[str]:
-    """Return lines on a few signatures, first on any that fell back."""
+    """Return lines on a few signatures: first any that fell back, then compiled ones, then others."""
     every = [(o, key, entry) for o in caches for key, entry in o.entries.items()]
-    every.sort(key=lambda each: each[2].fault is None)
+    every.sort(key=lambda each: (each[2].fault is None, not _is_compiled(each[0], each[2])))
     lines: list[str] = []
     for o, key, entry in every[:SHOWN_SIGNATURES]:
-        leaves = ", ".join(str(k) for k in key[2:]) or "no arguments"
-        mode = f"train={key[0]}, enable_backprop={key[1]}"
-        lines.append("  * " + textwrap.shorten(f"{mode}; {leaves}", WIDEST_CHARACTERS, placeholder=" ..."))
+        text = mode_and_arguments(key, MOST_ITEMS)
+        lines.append("  * " + textwrap.shorten(text, WIDEST_CHARACTERS, placeholder=" ..."))
         lines += [f"    {line}" for line in _signature(o, key, entry)]
     more = len(every) - SHOWN_SIGNATURES
+    if len(every) >= MANY_SIGNATURES and not any(_is_compiled(o, entry) for o, _, entry in every):
+        lines.insert(0, "  each call had other arguments, so that nothing is compiled: pad them to few shapes")
     return lines + [f"  and {more} more signature{'s' * (more > 1)}: explain(\"plan\") lists all"] * (more > 0)
+
+
+def _is_compiled(owner: ScheduleCache, entry: CacheEntry) -> bool:
+    """Whether a signature fell back, or has come again: its calls, or whole steps, are compiled."""
+    return entry.fault is not None or entry.schedule is not None or any(step for step, _ in owner.steps(entry))
 
 
 def uncompiled(owner: ScheduleCache, entry: CacheEntry) -> str:
@@ -88,16 +97,22 @@ def _few(lines: list[str]) -> list[str]:
 def _program(compiled: Compiled) -> list[str]:
     """Return lines on one compiled graph."""
     report = compiled.executable.report
+    if compiled.place is not None:
+        first = cards.line(compiled)
+        return [first, *[compiled.recomputation] * bool(compiled.recomputation), *_few(_python(compiled))]
     launches = report.instructions - report.python_instructions
     python = f" and {report.python_instructions} of Python" if report.python_instructions else ""
     line = (f"compiled: {compiled.graph.name}, {launches} native rows{python} "
             f"on {report.threads} thread{'s' * (report.threads > 1)}, peak of one call {megabytes(peak_of(compiled))}")
-    python = [f"run by Python: {row.node.op.name}{f' at {row.node.where}' if row.node.where else ''}"
-              for row in compiled.program.instructions if row.kernel is None]
     told = sum(bool(row.numbers) for row in compiled.program.instructions)
     if told:
         line += f"; {told} rows have kernels that are compiled once for any extents and told theirs"
-    return [line, *[compiled.recomputation] * bool(compiled.recomputation), *_few(python)]
+    return [line, *[compiled.recomputation] * bool(compiled.recomputation), *_few(_python(compiled))]
+
+
+def _python(compiled: Compiled) -> list[str]:
+    return [f"run by Python: {row.node.op.name}{f' at {row.node.where}' if row.node.where else ''}"
+            for row in compiled.program.instructions if row.kernel is None]
 
 
 def expensive(programs: Sequence[Compiled]) -> list[Section]:
@@ -111,6 +126,10 @@ def expensive(programs: Sequence[Compiled]) -> list[Section]:
     exponentials stays far below the roof, one by Winograd's algorithm may seem to reach above it.
     """
     groups: dict[tuple[str, str], list[Measured]] = {}
+    on_cards = [compiled for compiled in programs if compiled.place is not None]
+    if on_cards:
+        host = [compiled for compiled in programs if compiled.place is None]
+        return [*(expensive(host) if host else ()), *cards.expensive(on_cards)]
     for compiled in programs:
         for row in compiled.executable.measure():
             groups.setdefault((compiled.graph.name, row.kernel.symbol), []).append(row)
