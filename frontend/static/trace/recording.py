@@ -69,9 +69,9 @@ class Recording:
     same: dict[int, int] = field(default_factory=dict)  # outputs that are the very object that an earlier one is
     variables: tuple[bool, ...] = ()  # which leaves are Variables
     aliases: Aliases = field(default_factory=Aliases)
-    family: Family | None = None  # the calls whose signatures differ from this one's in extents only
     place: Place | None = None  # where its arrays lie, if not in the memory of the host
     is_tentative: bool = False  # whether another trace has to find the same numbers before it is compiled
+    family: Family | None = None  # the calls whose signatures differ from this one's in extents only
 
     schedule = fault = None  # as an entry of a cache of schedules: traced, not compiled yet, without frames
     nbytes = 0
