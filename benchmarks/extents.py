@@ -4,9 +4,8 @@
   python benchmarks/extents.py mnist_mlp --extents 24
 
 Two equal models meet the same extents, with an empty cache: one shares kernels from the third extent on, the other
-never does. Printed are the kernels that were compiled, and the seconds of the first three steps of all extents. Then the
-steps of a few extents are timed in turns; ``ratio`` is that of the medians, above 1 where shared kernels are
-slower.
+never does. Printed are the kernels that were compiled, and the seconds of the first three steps of all extents. Then
+the steps of a few extents are timed in turns; ``ratio`` is that of the medians, above 1 where shared ones are slower.
 """
 from __future__ import annotations
 
