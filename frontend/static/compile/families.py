@@ -148,7 +148,7 @@ class Trial:
 
     @classmethod
     def of(cls, compiled: Any) -> Trial | None:
-        """Return what counts the calls of a compiled graph; None where its kernels are its own."""
+        """Return a trial of a compiled graph; None where its kernels are its own."""
         program = getattr(compiled, "program", None)
         return cls(SHARED_CALLS) if program is not None and any(r.numbers for r in program.instructions) else None
 

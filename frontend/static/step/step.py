@@ -86,7 +86,8 @@ class Step:
         stored = recording.result is not VARIABLE and recording.result[0] == "stored"
         self.results = self._results() if stored else None
         self.compiled: Any = None
-        self._left: Iterator[int] = repeat(0)  # until it gets kernels of its own, as it runs often
+        self._left: Iterator[int] = repeat(1)  # zeros as long as it need not be compiled
+        self._often = False  # whether it has kernels of its own, as it runs often
         self._free: list[Any] = []
         self._shared: list[int] = []
         self._arguments: Callable[[], Any] = _none
@@ -202,7 +203,7 @@ class Step:
             self._given = [p for p in self.parameters if id(p) not in updated]
         compiled = compile_graph(whole, (*kept, *flags), copy_out=0, memory=self.memory, spent=spent,
                                  place=self.recording.place,
-                                 family=self.recording.family if next(self._left, 1) == 0 else None)
+                                 family=None if self._often else self.recording.family)
         self._may_fail = any(map(_may_fail, compiled.program.instructions))
         if self._may_fail:
             places = _places(compiled, base, len(self._given))
@@ -235,7 +236,7 @@ class Step:
             node = leaves[i]._node
             if node is not None and node.creator_node is not None:
                 return False
-        if not program.advance() or self.compiled is None or next(self._left, 1):
+        if not program.advance() or next(self._left, 1):
             self._compile_anew()
         arrays = [x._array if isinstance(x := leaves[i], Variable) else x for i in self._inputs]
         results = self.results
@@ -265,7 +266,8 @@ class Step:
 
     def _compile_anew(self) -> None:
         """Compile the step; the program has counted it by now."""
-        self.compiled = None
+        self._often = self._often or self.compiled is not None and next(self._left, 1) == 1
+        self.compiled, self._left = None, repeat(1)
         try:
             self._compile()
         except BaseException as error:
