@@ -12,7 +12,8 @@ class Target:
     """A family of vector instructions; the runtime finds out which one the host has.
 
     ``registers`` counts vector registers, ``vector_bytes`` their width. Without ``has_fma`` a multiply-add is two
-    operations; without ``has_half`` float16 is converted by integer arithmetic.
+    operations; without ``has_half`` float16 is converted by integer arithmetic. Texts for ``any_size`` have one form
+    for as many sizes as they can, where others have the one that suits theirs best.
     """
 
     name: TargetName
@@ -22,6 +23,7 @@ class Target:
     has_half: bool = True
     l1_bytes: int = 32 << 10
     l2_bytes: int = 1 << 20
+    any_size: bool = False
 
     def lanes(self, itemsize: int) -> int:
         """Number of elements of ``itemsize`` bytes in one vector register."""

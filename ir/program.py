@@ -41,11 +41,11 @@ class Kernel:
     """One native function ``void symbol(void** slots, i64 tid, i64 nth)``; equal keys are the same kernel.
 
     Its slots are the instruction's operands, the status slot of ``GATHERS_AND_SCATTERS``, the generator's state of
-    ``DRAWS``, and then, if ``scratch`` or ``shared`` is not zero, one buffer of ``shared + nth * scratch`` bytes: first
-    the memory of all threads, then a part for each thread. A kernel of a graphics card, in ``cuda``, takes them as its
-    parameters. Consecutive instructions of one node find in the buffer the contents
-    that the previous one left. ``flops`` and ``bytes`` estimate the work of one launch, to choose the number of
-    threads. ``serial`` kernels do all their work for ``tid == 0``.
+    ``DRAWS``, then, if ``scratch`` or ``shared`` is not zero, one buffer of ``shared + nth * scratch`` bytes: first the
+    memory of all threads, then a part for each thread; and behind it the numbers of a kernel for many sizes. A kernel
+    of a graphics card, in ``cuda``, takes them as its parameters. Consecutive instructions of one node find in the
+    buffer the contents that the previous one left. ``flops`` and ``bytes`` estimate the work of one launch, to choose
+    the number of threads. ``serial`` kernels do all their work for ``tid == 0``.
 
     A kernel is made from its text, by ``deferred`` from a description of its work, or by ``of_key`` from its key; then
     its text is written on demand. A loader that has its code can supply its facts, and no text is written at all.
@@ -170,13 +170,25 @@ class Choice:
 class Instruction:
     """One step of a schedule: the launch of a kernel on operands (inputs, then outputs), or ``node`` run by Python.
 
-    ``choice`` returns the reasons for this kernel, if there were others to choose from.
+    ``choice`` returns the reasons for this kernel, if there were others to choose from. ``numbers`` are given to a
+    kernel for many sizes in slots behind all others, 64 bits each.
     """
 
     kernel: Kernel | None
     operands: tuple[Value, ...]
     node: Node
     choice: Callable[[], Choice] | None = None
+    numbers: tuple[int, ...] = ()
+
+    @property
+    def reports(self) -> bool:
+        """Whether the kernel reports indices out of bounds in a status slot."""
+        return self.kernel is not None and self.node.op.name in GATHERS_AND_SCATTERS
+
+    @property
+    def draws(self) -> bool:
+        """Whether the kernel draws random numbers."""
+        return self.kernel is not None and self.node.op.name in DRAWS
 
 
 @dataclass(frozen=True, eq=False)

@@ -127,6 +127,10 @@ class ObjectCache:
         assert self.directory is not None
         return self.directory / f"{key}.o"
 
+    def has(self, key: str) -> bool:
+        """Whether there is a file of that name; what is in it is seen by ``get``."""
+        return self._usable() and self._path(key).exists()
+
     def get(self, key: str) -> Entry | None:
         """Return the entry kept under ``key``, or None."""
         entry = None

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import DRAWS, Instruction, Node
+from kusari.ir import Instruction, Node
 
 
 def draws(instruction: Instruction) -> bool:
     """Whether a native instruction draws random numbers."""
-    return instruction.kernel is not None and instruction.node.op.name in DRAWS
+    return instruction.draws
 
 
 def _global_generator() -> Any:

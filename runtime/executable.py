@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import GATHERS_AND_SCATTERS, Arena, Instruction, Kernel, Node, Plan, Program, Slot, TensorType, Value
+from kusari.ir import Arena, Instruction, Kernel, Node, Plan, Program, Slot, TensorType, Value
 from kusari.ir.costs import (
     FEW_INSTRUCTIONS_PICOSECONDS,
     LONG_INSTRUCTION_PICOSECONDS,
@@ -148,7 +148,7 @@ def _segments(instructions: Sequence[Instruction], threads: int | None, plan: Pl
 
 def has_status(instruction: Instruction) -> bool:
     """Whether a native instruction reports indices out of bounds in a status slot."""
-    return instruction.kernel is not None and instruction.node.op.name in GATHERS_AND_SCATTERS
+    return instruction.reports
 
 
 def changes_state(instruction: Instruction, plan: Plan, state: set[Any]) -> bool:
@@ -173,6 +173,7 @@ class _SlotTable:
         self.drawn: list[tuple[int, Node]] = []
         self.scratch: list[tuple[Node, int, int, int]] = []
         self.needs: dict[Node, int] = {}
+        self.numbers: list[tuple[int, int]] = []  # (slot, number) of kernels for many sizes
         self.count = 0
         for instruction, kernel in native:
             self.firsts.append(self.count)
@@ -189,6 +190,7 @@ class _SlotTable:
                     used = -(-self.needs.get(node, 0) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
                 self.scratch.append((node, used, needed, self._next()))
                 self.needs[node] = max(self.needs.get(node, 0), used + needed)
+            self.numbers += [(self._next(), number) for number in instruction.numbers]
 
     def _next(self) -> int:
         self.count += 1
@@ -256,7 +258,8 @@ class Executable:
             plan, steps, tuple(zip(addresses, table.firsts, flags, strict=True)), table.count, tuple(arena_slots),
             arena, externals, given, sum(v.tensor.nbytes for v in plan.externals[given:]),
             self._pool.run, self._pool.invoker, self._pool.state, self._pool.ensure, (self._pool, loader, libraries),
-            tuple(table.status_slots), tuple(table.drawn), tuple(instruction for instruction, _ in native))
+            tuple(table.status_slots), tuple(table.drawn), tuple(instruction for instruction, _ in native),
+            tuple(table.numbers))
         #: The externals that live in the arena: binding them copies.
         self.copied = frozenset(i for i, e in enumerate(externals) if e.copied)
         #: Bytes of the arena that nodes need while they run, if those are many.

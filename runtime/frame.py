@@ -111,6 +111,7 @@ class Layout:
     status_slots: tuple[tuple[int, Node], ...] = ()     # (slot, node) of every gather and scatter
     drawn: tuple[tuple[int, Node], ...] = ()    # (slot, node) of every draw
     native: tuple[Instruction, ...] = ()        # in the order of ``kernels``
+    numbers: tuple[tuple[int, int], ...] = ()   # (slot, number) of kernels for many sizes
 
 
 class _Made:
@@ -141,6 +142,8 @@ class Frame(PythonRows):
         self._slots = (ctypes.c_size_t * max(layout.slots, 1))()
         for slot, offset in layout.arena_slots:
             self._slots[slot] = base + offset
+        for slot, number in layout.numbers:
+            self._slots[slot] = number
         self._status = np.zeros((len(layout.status_slots), 2), np.int64)
         for k, (slot, _) in enumerate(layout.status_slots):
             self._slots[slot] = address_of(self._status) + 16 * k

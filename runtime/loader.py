@@ -139,6 +139,12 @@ class Loader:
         while total > IDLE_BYTES and len(self._recent) > 1:
             total -= self._recent.popitem(last=False)[0].nbytes
 
+    def has(self, kernel: Kernel) -> bool:
+        """Whether a kernel needs no compilation, as its code is loaded or on disk."""
+        with self._lock:
+            loaded = self._linked_kernel(kernel.key) is not None
+        return loaded or self.cache.has(self.key(kernel))
+
     def load_one(self, kernel: Kernel) -> int:
         """Return the address of ``kernel``."""
         return self.load((kernel,))[0]

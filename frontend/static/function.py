@@ -189,7 +189,7 @@ class StaticFunction:
                 return self.fn(*args, **kwargs)
             return self._trace(cache, key, leaves, args, kwargs)
         fast = not kwargs and self.verifier is None
-        schedule = entry.schedule
+        schedule = self._with_own_kernels(cache, key, entry.schedule)
         if schedule is None and entry.recording is not None:
             if entry.recording.is_tentative:
                 return self._trace_again(cache, key, entry.recording, leaves, args, kwargs)
@@ -212,6 +212,13 @@ class StaticFunction:
         except RunError as changed:
             self.give_up(args, kwargs, changed)
             return self.call(cache, args, kwargs)
+
+    def _with_own_kernels(self, cache: ScheduleCache, key: Any, schedule: Schedule | None) -> Schedule | None:
+        """Return a schedule, compiled for its own extents once it has been called often."""
+        if schedule is None or schedule.trial is None or not schedule.trial.is_over():
+            return schedule
+        schedule.release()
+        return self._compile(cache, key, replace(schedule.recording, family=None))
 
     def _replay(self, cache: ScheduleCache, schedule: Schedule, args: tuple[Any, ...], leaves: list[Any]) -> Any:
         """Take the fast path that there is for a schedule; ``MISS`` where it does not fit, one is made if need be."""
@@ -287,7 +294,8 @@ class StaticFunction:
         if cache.hooked is not None:  # hooks of links want to see every call
             return tape.end(result)
         try:
-            cache.put(key, finish(self.__name__, tape, inputs, leaves, result, _card))
+            recorded = finish(self.__name__, tape, inputs, leaves, result, _card)
+            cache.put(key, replace(recorded, family=cache.family(key)))
         except TryAgain:
             if cache.waste(key, True):
                 self._fall_back(cache, key, Fault("every call makes new links or parameters", observation.where))

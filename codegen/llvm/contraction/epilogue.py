@@ -123,7 +123,7 @@ class Finisher:
 
     def _write(self, epilogue: Epilogue, lanes: int) -> Emitter:
         own = ["ptr %tile", "i64 %row", "i64 %rows", "i64 %column", "i64 %vectors"]
-        em, inner = epilogue.function(f"finish{lanes}", own)
+        em, inner = epilogue.function(f"finish{len(self._functions)}", own)
         width, tile = self._width, Array(em, self._work.element, self._width, "%tile")
         for j in em.each(0, "%vectors"):
             at = em.mul(j, width)

@@ -7,7 +7,7 @@ from .operand import Matrices
 
 
 def pack(work: Matrices, source: Array, panel: Array, depth: int, breadth: int, stride: int) -> None:
-    """Copy ``breadth`` columns of ``depth`` rows; lanes past the edge become zero.
+    """Copy ``breadth`` columns of ``depth`` rows; lanes past the edge hold zeros, or for any size the last column.
 
     Where B's rows are contiguous vectors are copied, else square blocks are transposed in registers; the last block
     along k overlaps the one before, so that it is a whole one, too.
@@ -20,12 +20,14 @@ def pack(work: Matrices, source: Array, panel: Array, depth: int, breadth: int, 
             for j in range(0, breadth, width):
                 place.store(row.load(j, breadth - j), j)
         return
-    for j, columns in each_tile(em, breadth, width):
+    any_size = em.target.any_size  # then all tiles have as many columns: the last one is there several times
+    for j, columns in each_tile(em, breadth, width, last=any_size):
         for i in em.each(0, depth, width):
             p = em.min(i, depth - lines)
             start = source.at(em.add(em.mul(j, work.b_column), em.mul(p, work.b_k)))
-            rows = [em.read(work.dtype, width, f"{start}", r * work.b_column, work.b_k, lines) for r in range(columns)]
+            rows = [em.read(work.dtype, width, f"{start}", min(r, columns - 1) * work.b_column, work.b_k, lines)
+                    for r in range(width if any_size else columns)]
             place = panel.at(em.add(em.mul(p, stride), j))
-            turned = em.transpose(source.element, rows + ["zeroinitializer"] * (width - columns))
+            turned = em.transpose(source.element, rows + ["zeroinitializer"] * (width - len(rows)))
             for r, x in enumerate(turned[:lines]):
                 place.store(x, r * stride)

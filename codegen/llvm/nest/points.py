@@ -136,6 +136,8 @@ class Points:
 
     def _lanes_of_rows(self, scope: Scope, n: int) -> list[int]:
         """The elements in each vector of the rows of ``n`` at this vector."""
+        if self.em.target.any_size and scope.valid is not None:
+            return [min(max(n * scope.valid - j, 0), self.width) for j in range(0, n * self.width, self.width)]
         return lanes_in(n * (self.width if scope.valid is None else scope.valid), self.width)
 
     def _keep_column(self, scope: Scope, output: int, value: str) -> None:

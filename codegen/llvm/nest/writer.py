@@ -27,6 +27,7 @@ FEW_REGISTERS = 16              # vector registers of a target on which heavy bo
 WASTE_RATIO = 1.1               # computed lanes per lane that exists, at most
 RESIDENT_REGISTERS = 16         # of an unrolled row: their values stay known
 IDLE_INSTRUCTIONS = 10          # of a row in empty lanes: from here on lanes had better lie across rows
+ANY_RESIDENT_REGISTERS = 8      # the same in a text for any size, as each number of them is another text
 RESIDENT_INSTRUCTIONS = 700     # of an unrolled row: compile time
 MOST_SCRATCH_BYTES = 512 << 10  # per thread, about half of a second-level cache
 LEAST_PARTS = 16                # of a parallel dim, for threads to share it
@@ -143,18 +144,21 @@ class NestWriter:
         if not self.lanes_reduced and len(self.parallel) == 1 and not self.shares_rows:
             most = min(most, max(1, registers // spread))  # enough blocks for all threads
         count = 1
-        while count < most and -(-registers // (2 * count)) * 2 * count <= registers * WASTE_RATIO:
+        any_size = self.em.target.any_size
+        while count < most and (8 * count <= registers if any_size else
+                                -(-registers // (2 * count)) * 2 * count <= registers * WASTE_RATIO):
             count *= 2
+        resident = ANY_RESIDENT_REGISTERS if any_size else RESIDENT_REGISTERS
         if self.shares_rows:
             return count * lanes, False
         turns = prod([self.dims[d].extent for d in self.reduced if d != len(self.dims) - 1])
         if self.lanes_reduced:
             turns *= registers
-            return count * lanes, turns <= RESIDENT_REGISTERS and turns * work <= RESIDENT_INSTRUCTIONS
-        while self.reduced and count > 1 and RESIDENT_REGISTERS // 2 < turns * count <= RESIDENT_REGISTERS * 2:
+            return count * lanes, turns <= resident and turns * work <= RESIDENT_INSTRUCTIONS
+        while self.reduced and count > 1 and resident // 2 < turns * count <= resident * 2:
             count //= 2
         unrolled = turns * count
-        short = unrolled <= RESIDENT_REGISTERS and unrolled * work <= RESIDENT_INSTRUCTIONS
+        short = unrolled <= resident and unrolled * work <= RESIDENT_INSTRUCTIONS
         return count * lanes, bool(self.reduced) and short
 
     def _widest(self, most: int) -> int:
@@ -252,15 +256,19 @@ class NestWriter:
     def _vectors(self, level: int, scope: Scope, dim: int, part: int) -> None:
         """The innermost parallel loop: whole vectors, then the last lanes, as one more vector of the last thread."""
         em, w, n = self.em, self.width, self.dims[dim].extent
-        whole = n // w * w
-        lo, hi = em.chunk(-(-n // w)) if part == dim else (0, n // w)
-        if whole:
+        whole = self._whole(n, w)
+        lo, hi = em.chunk(-(-n // w)) if part == dim else (0, em.size(whole // w))
+        if whole or em.target.any_size:
             begin, end = em.mul(lo, w), em.mul(hi, w)
             for i in em.each(begin, em.min(end, whole) if whole < n else end, w):
                 self._open(level + 1, self.points.enter(scope, dim, i), part)
         if whole < n:
             with em.only(em.compare("eq", "%tid", em.sub("%nth", 1))) if part == dim else nullcontext():
                 self._open(level + 1, self.points.enter(scope, dim, whole, n - whole), part)
+
+    def _whole(self, n: int, step: int) -> int:
+        """The elements of ``n`` that are in whole vectors; in a text for any size others always come last."""
+        return max(n - self.em.target.any_size * (step > 1), 0) // step * step
 
     # One row, or one vector of rows
 
@@ -313,7 +321,7 @@ class NestWriter:
         """The loops over reduced dims from ``level`` on, carrying the accumulators."""
         dim = self.reduced[level]
         n, step = self.dims[dim].extent, self.width if dim == self.points.vector_dim else 1
-        whole = n // step * step
+        whole = self._whole(n, step)
 
         def body(i: Index, valid: int | None = None) -> list[str]:
             inner = self.points.enter(scope, dim, i, valid)
@@ -323,7 +331,8 @@ class NestWriter:
                 self.points.fill(inner, self.points.rows + level + 1, sweep.computed, stage)
                 self._nested(level + 1, stage, sweep, inner, totals)
             return totals.values
-        for i in self.em.each(*self._range(level, whole, step), step, totals):
+        lo, hi = self._range(level, whole, step)
+        for i in self.em.each(lo, self.em.size(hi) if isinstance(hi, int) else hi, step, totals):
             body(i)
         if whole < n:
             before = totals.values
@@ -346,7 +355,8 @@ class NestWriter:
                 inner = scope
                 for d, i in zip(self.reduced, at, strict=True):
                     left = self.dims[d].extent - i
-                    inner = self.points.enter(inner, d, i, left if d == vector and left < self.width else None)
+                    last = left <= self.width if self.em.target.any_size else left < self.width
+                    inner = self.points.enter(inner, d, i, left if d == vector and last else None)
                 self.known[at] = inner
             for depth in range(self.points.rows + 1, len(self.dims)):
                 self.points.fill(self.known[at], depth, sweep.computed, stage)

@@ -110,6 +110,10 @@ class Emitter:
             return self.intrinsic(name, "i64", 1, str(a), str(b))
         return self.value(f"{name} i64 {a}, {b}")
 
+    def size(self, n: int) -> Index:
+        """A size as an index: known, but where a text is for any size."""
+        return self.value(f"add i64 {n}, 0") if self.target.any_size else n
+
     def add(self, a: Index, b: Index) -> Index:
         """``a + b``."""
         return b if a == 0 else a if b == 0 else self._index(operator.add, "add nsw", a, b)
@@ -251,12 +255,16 @@ class Emitter:
         """``width`` neighbours; only the first ``valid`` are read, the others are zero."""
         ty = vector(element, width)
         bytes_ = _bytes(element)
-        if valid is None or valid >= width:
+        if valid is None or self._is_whole(width, valid):
             return self.value(f"load {ty}, ptr {pointer}, align {align or bytes_}")
-        if valid == 1:  # as in store
+        if valid == 1 and not self.target.any_size:  # as in store
             x = self.value(f"load {element}, ptr {pointer}, align {bytes_}")
             return self.value(f"insertelement {ty} zeroinitializer, {element} {x}, i64 0")
         return self.load_lanes(element, width, pointer, constants("i1", [i < valid for i in range(width)]))
+
+    def _is_whole(self, width: int, valid: int) -> bool:
+        """Whether no mask is written for the first ``valid`` of ``width`` neighbours."""
+        return valid >= width and (width == 1 or not self.target.any_size)
 
     def load_lanes(self, element: str, width: int, pointer: str, mask: str) -> str:
         """Load ``width`` neighbours; elements that the vector of i1 ``mask`` leaves out are zero, and not read."""
@@ -275,11 +283,12 @@ class Emitter:
         """Write ``width`` neighbours, or only the first ``valid``."""
         ty = vector(element, width)
         bytes_ = _bytes(element)
-        if valid is None or valid >= width:
+        if valid is None or self._is_whole(width, valid):
             self.line(f"store {ty} {x}, ptr {pointer}, align {align or bytes_}")
             return
-        if valid == 1:
-            # LLVM 22 makes one store of a truncated number and a mask of one lane, and writes all of the number.
+        if valid == 1 and not self.target.any_size:
+            # LLVM 22 makes one store of a truncated number and a mask of one lane, and writes all of the number. Texts
+            # for any size become kernels whose masks are not constant.
             self.line(f"store {element} {self.lane(element, width, x, 0)}, ptr {pointer}, align {bytes_}")
             return
         self.store_lanes(element, width, x, pointer, constants("i1", [i < valid for i in range(width)]))

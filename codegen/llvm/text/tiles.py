@@ -59,9 +59,12 @@ def tiles_in(em: Emitter, tiles: Sequence[Tiles], part: tuple[Index, Index] | No
             yield em.add(em.mul(em.sub(i, t.first), t.size), t.start), t.size
 
 
-def each_tile(em: Emitter, n: int, size: int, carried: Carried | None = None) -> Iterator[tuple[Index, int]]:
-    """Loops over the ``full_tiles`` of a range: begin and size of each."""
-    for t in full_tiles(n, size):
+def each_tile(em: Emitter, n: int, size: int, carried: Carried | None = None, last: bool = False,
+              ) -> Iterator[tuple[Index, int]]:
+    """Loops over the ``full_tiles`` of a range: begin and size of each; the ``last`` one may be apart from the others.
+    """
+    whole = (n - 1) // size * size
+    for t in [*full_tiles(whole, size), Tiles(whole // size, 1, whole, n - whole)] if last else full_tiles(n, size):
         for i in em.each(t.start, t.stop, t.size, carried):
             yield i, t.size
 

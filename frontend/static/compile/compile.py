@@ -4,7 +4,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kusari.codegen import generate
@@ -18,6 +18,7 @@ from kusari.runtime.memory import KNOWN_LAYOUT, trim_heap
 from ...configuration import config
 from ...progress import Work
 from ..collector import without_collector
+from .families import Family
 from .finished import finished
 from .memory import SPEED, description
 from .place import Place
@@ -73,13 +74,14 @@ def copied_below(graph: Graph) -> int:
 @without_collector()
 def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_BELOW_BYTES,
                   copy_out: int = COPY_BELOW_BYTES, memory: str | float = SPEED, spent: Collection[int] = (),
-                  observer: Observer | None = None, place: Place | None = None) -> Compiled:
+                  observer: Observer | None = None, place: Place | None = None,
+                  family: Family | None = None) -> Compiled:
     """Compile ``graph`` for the host or for a ``place``; outputs in ``kept`` stay in the frame, not returned.
 
     Inputs below ``copy_in`` bytes are copied into the frame where native code cannot bind them itself, outputs below
     ``copy_out`` bytes out of it; others are passed by pointer. ``memory`` is for graphs that are whole training
     steps, whose outputs number ``spent`` are not returned under ``"low"``: they come after those in ``kept``.
-    ``observer`` sees all passes.
+    ``observer`` sees all passes. Kernels may be those of a ``family``.
     """
     start = time.perf_counter()
     if place is not None:
@@ -95,6 +97,8 @@ def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_
     with compiling(graph):
         planned, program, did, keep = finished(
             graph, positions, copy_in, copy_out, write, about, passes, memory, sorted(spent), observer)
+        if family is not None and config.cpu_codegen == "llvm":
+            program = family.program(planned, program, _writing_any_size, default_loader())
         outputs = [planned.graph.outputs[i] for i in positions]
         planning = None if keep is None else {"copy_in_below": copy_in, "copy_out_below": copy_out, "kept": outputs}
         about = "" if did is None else description(memory, did)
@@ -119,6 +123,11 @@ def _writing() -> tuple[Callable[[Plan], Program], str]:
     """Return the generator of programs for this machine as it is configured now, and a text of all it depends on."""
     target, language, winograd = host_target(), config.cpu_codegen, config.winograd
     return lambda plan: generate(plan, target, language, winograd), f"{target!r} {language} {winograd}"
+
+
+def _writing_any_size(plan: Plan) -> Program:
+    """Generate a program whose texts have few forms."""
+    return generate(plan, replace(host_target(), any_size=True), config.cpu_codegen, config.winograd)
 
 
 def _loaded(graph: Graph, planned: Plan, program: Program, kept: Sequence[Value], about: str, start: float,

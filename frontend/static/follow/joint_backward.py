@@ -199,7 +199,8 @@ class JointBackward:
         graph = Graph("backward_from_" + walk.functions[0].label.lower().replace(" ", "_"), tuple(made.inputs),
                       tuple(made.params), tuple(made.consts), tuple(made.b.nodes),
                       tuple(v for _, v in grads))
-        self.native = compile_graph(graph, copy_in=0, copy_out=0)
+        families = [f.call.schedule.recording.family for f in walk.functions if type(f) is StaticCall]
+        self.native = compile_graph(graph, copy_in=0, copy_out=0, family=families[0] if families else None)
         first = Arguments(self.native, self._bindings)
         self._shared = first.shared_results()
         self.free = [first]

@@ -71,6 +71,9 @@ def compiled(schedule: Schedule, args: tuple[Any, ...], leaves: Sequence[Any]) -
     if types is None:
         return None
     text = _Text(types)
+    if schedule.trial is not None:
+        source = text.source
+        source.line(f"if {source.name(next, 'next')}({source.name(schedule.trial.left, 'left')}, 1): {text.miss}")
     (_write_plain if schedule.plain else _write)(text, schedule)
     return Replay(text.source.function(), text.mode)
 

@@ -17,6 +17,7 @@ from ...variable_node import VariableNode
 from ..arrays.aliasing import ForwardOutputs, Read, through_views
 from ..compile.checkpointing import Checkpointing, checkpointed_forward
 from ..compile.compile import Compiled, compile_graph
+from ..compile.families import Trial
 from ..compile.memory import SPEED
 from ..gradients.differentiate import LEFT_OUT, ZEROS, Backward, differentiate, wanted_values
 from ..room import Free, close_all
@@ -72,6 +73,7 @@ class Schedule:
         self.forward: Any = self._compile(whole)
         self._state = self._state_reader() if self.wanted else None
         self._full = full
+        self.trial = Trial.of(self.forward)
         self._checkpointing: Checkpointing | None = None
         if full is not None and memory != SPEED:
             self.forward, self._checkpointing = checkpointed_forward(self, whole, memory)
@@ -121,7 +123,8 @@ class Schedule:
 
     def _compile(self, whole: Graph) -> Any:
         """Compile the forward."""
-        return compile_graph(whole, self.saved, place=self.recording.place)
+        return compile_graph(whole, self.saved, place=self.recording.place,
+                             family=self.recording.family)
 
     def _state_reader(self) -> Any:
         """Return a reader of NumPy's random state, as far as recorded functions depend on it; None if they do not."""
@@ -374,4 +377,5 @@ class CompiledBackward:
         return self.compiled
 
     def _compile(self) -> Any:
-        return compile_graph(self.graph, copy_in=0, copy_out=0, place=self.recording.place)
+        return compile_graph(self.graph, copy_in=0, copy_out=0, place=self.recording.place,
+                             family=self.recording.family)

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..compile.families import Family, without_extents
 from ..room import Holder, free_memory, made
 from ..signature import without_numbers
 from ..trace.recorder import Fault
@@ -79,8 +80,19 @@ class ScheduleCache:
         self._steps: weakref.WeakKeyDictionary[Recording, list[tuple[Any, Any, str]]] = weakref.WeakKeyDictionary()
         self.retraces: dict[Any, list[str]] = {}
         self._waiting: dict[Any, int] = {}  # calls of signatures that have to come often
+        self._families: OrderedDict[Any, Family] = OrderedDict()
         self._made = 0  # large frames, when it was looked at who has them
         self.hooked: dict[str, Any] | None = None  # the namespace of a link that had hooks in the last call
+
+    def family(self, key: Any) -> Family:
+        """Return the family of a signature: all that differ in extents only have one."""
+        with self.lock:
+            general = without_extents(key)
+            found = self._families.pop(general, None) or Family()
+            self._families[general] = found
+            if len(self._families) > MAX_SCHEDULES:
+                self._families.popitem(last=False)
+            return found
 
     def put(self, key: Any, entry: CacheEntry) -> None:
         with self.lock:
@@ -165,10 +177,12 @@ class ScheduleCache:
     def postpones(self, key: Any, soon: int) -> bool:
         """Whether a new signature stays define-by-run for now: beyond ``soon`` of them it has to come ``OFTEN_CALLS``.
 
-        Code with ever new shapes would trace all of them, and, turning through more than are kept, replay none.
+        Code with ever new shapes would trace all of them, and, turning through more than are kept, replay none. As
+        many as are kept are traced at once where their kernels are there already.
         """
         with self.lock:
-            if len(self.entries) < soon:
+            known = self._families.get(without_extents(key)) if len(self.entries) >= soon else None
+            if len(self.entries) < (MAX_SCHEDULES if known is not None and known.shares else soon):
                 return False
             count = self._waiting.pop(key, 0) + 1
             if count >= OFTEN_CALLS:

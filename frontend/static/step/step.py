@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from ...epochs import Scaled
 from ...variable import Variable
 from ..arrays.overlap import Spans
 from ..compile.compile import compile_graph
+from ..compile.families import Trial
 from ..compile.place import lies_in
 from ..errors import NotCompilable, Refused, Stale
 from ..gradients.differentiate import differentiate, wanted_values
@@ -84,6 +86,8 @@ class Step:
         stored = recording.result is not VARIABLE and recording.result[0] == "stored"
         self.results = self._results() if stored else None
         self.compiled: Any = None
+        self._left: Iterator[int] = repeat(1)  # zeros as long as it need not be compiled
+        self._often = False  # whether it has kernels of its own, as it runs often
         self._free: list[Any] = []
         self._shared: list[int] = []
         self._arguments: Callable[[], Any] = _none
@@ -171,6 +175,8 @@ class Step:
             (*outputs, *self.program.flags, *(final[id(p)] for p in self.parameters), *self._more))
         bindings = (*self.recording.bindings, *(ParameterBinding(p) for p in unread), *(s for _, s in states))
         self.compiled, self._arguments = self._compile_step(whole, bindings)
+        trial = Trial.of(self.compiled)
+        self._left = repeat(0) if trial is None else trial.left
         self._give = giving(self._given)
         self._free.clear()
         if self.results is not None:
@@ -196,7 +202,8 @@ class Step:
             spent = tuple([base + i for i, p in enumerate(self.parameters) if id(p) in updated])
             self._given = [p for p in self.parameters if id(p) not in updated]
         compiled = compile_graph(whole, (*kept, *flags), copy_out=0, memory=self.memory, spent=spent,
-                                 place=self.recording.place)
+                                 place=self.recording.place,
+                                 family=None if self._often else self.recording.family)
         self._may_fail = any(map(_may_fail, compiled.program.instructions))
         if self._may_fail:
             places = _places(compiled, base, len(self._given))
@@ -229,7 +236,7 @@ class Step:
             node = leaves[i]._node
             if node is not None and node.creator_node is not None:
                 return False
-        if not program.advance() or self.compiled is None:
+        if not program.advance() or next(self._left, 1):
             self._compile_anew()
         arrays = [x._array if isinstance(x := leaves[i], Variable) else x for i in self._inputs]
         results = self.results
@@ -259,7 +266,8 @@ class Step:
 
     def _compile_anew(self) -> None:
         """Compile the step; the program has counted it by now."""
-        self.compiled = None
+        self._often = self._often or self.compiled is not None and next(self._left, 1) == 1
+        self.compiled, self._left = None, repeat(1)
         try:
             self._compile()
         except BaseException as error:

@@ -22,6 +22,7 @@ from .observation import Observation
 from .recorder import Fault, Tape
 
 if TYPE_CHECKING:
+    from ..compile.families import Family
     from ..compile.place import Place
 
 
@@ -70,6 +71,7 @@ class Recording:
     aliases: Aliases = field(default_factory=Aliases)
     place: Place | None = None  # where its arrays lie, if not in the memory of the host
     is_tentative: bool = False  # whether another trace has to find the same numbers before it is compiled
+    family: Family | None = None  # the calls whose signatures differ from this one's in extents only
 
     schedule = fault = None  # as an entry of a cache of schedules: traced, not compiled yet, without frames
     nbytes = 0

@@ -104,6 +104,9 @@ def _program(compiled: Compiled) -> list[str]:
     python = f" and {report.python_instructions} of Python" if report.python_instructions else ""
     line = (f"compiled: {compiled.graph.name}, {launches} native rows{python} "
             f"on {report.threads} thread{'s' * (report.threads > 1)}, peak of one call {megabytes(peak_of(compiled))}")
+    told = sum(bool(row.numbers) for row in compiled.program.instructions)
+    if told:
+        line += f"; {told} rows have kernels that are compiled once for any extents and told theirs"
     return [line, *[compiled.recomputation] * bool(compiled.recomputation), *_few(_python(compiled))]
 
 

@@ -43,6 +43,11 @@ def candidates(work: Matrices, target: Target) -> list[Candidate]:
     """Return the algorithms that can compute a product, those of the fewest cycles first."""
     found = [Candidate(module.choose(work, target).cycles, name)
              for name, (module, _) in _ALGORITHMS.items() if name == "outer" or module.suits(work, target)]
+    if target.any_size:  # by as few sizes as can be
+        names = [c.name for c in found]
+        few = "dot" in names and (work.m <= 4 or work.n <= 12)
+        one = "dot" if few else "lines" if "lines" in names else "outer"
+        return [c for c in found if c.name == one]
     return sorted(found, key=lambda c: c.cycles)
 
 

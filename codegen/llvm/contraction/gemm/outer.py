@@ -10,7 +10,7 @@ from kusari.ir.costs import CLASH_RATIO, COPY_CYCLES, PAGE_BYTES, PARTS_RATIO, R
 from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Emitter, Index
-from ...text.tiles import count_tiles, even_tiles, full_tiles, lanes_in, tiles_in
+from ...text.tiles import Tiles, count_tiles, even_tiles, full_tiles, lanes_in, tiles_in
 from ..cycles import MOST_TILE_ROWS, read_cycles, step_cycles, tile_rows, turning_registers
 from ..epilogue import Epilogue, Finisher
 from ..operand import Matrices
@@ -50,12 +50,13 @@ def choose(work: Matrices, target: Target) -> Shape:
     """Return the tile of the fewest cycles, with those of packing B, or of reading it for each tile of rows.
 
     Every further kind of tile (a shorter one at an edge) is text to compile, and must save a hundredth of the cycles.
+    For any size the number of rows does not count, nor whether the last vector of columns is full.
     """
     size = work.dtype.itemsize
     width = target.lanes(size)
     rest = work.n % width   # columns left of full vectors, taken one by one if they are few and rows of A contiguous
     few = work.a_k == 1 and work.n > width > 1 and work.k >= 4 * width and rest <= _MOST_SINGLE_COLUMNS
-    single = rest if few else 0
+    single = rest if few and not target.any_size else 0
     columns = -(-work.n // width)
     conflict = work.a_row * size % PAGE_BYTES == 0
     strided = work.b_column != 1
@@ -63,13 +64,14 @@ def choose(work: Matrices, target: Target) -> Shape:
     best: tuple[float, int, int, int] | None = None
     for vectors in range(1, min(8, columns) + 1):
         most = min(tile_rows(target, vectors, taken), 8 if conflict else MOST_TILE_ROWS)
-        kinds = len(full_tiles(work.n, vectors * width))
-        for largest in range(max(1, most - 4), most + 1):
-            row_tiles = even_tiles(work.m, largest)
+        kinds = len(full_tiles(columns, vectors) if target.any_size else full_tiles(work.n, vectors * width))
+        for largest in range(most if target.any_size else max(1, most - 4), most + 1):
+            row_tiles = even_tiles(largest if target.any_size else work.m, largest)
             cost = 0.0
             for r, c in itertools.product(row_tiles, full_tiles(columns, vectors)):
                 cost += r.count * c.count * step_cycles(r.size, c.size)
             cost *= 1 + 0.01 * (len(row_tiles) * kinds - 1)
+            cost *= work.m / largest if target.any_size else 1
             if best is None or cost < best[0]:
                 best = cost, row_tiles[0].size, vectors, 0
             if single and vectors == columns - 1:
@@ -122,10 +124,10 @@ class Outer(ProductWriter[Shape]):
     def __init__(self, em: Emitter, work: Matrices, shape: Shape) -> None:
         super().__init__(em, work, shape)
         self.stride = shape.vectors * self.width
-        self.row_tiles = even_tiles(work.m, shape.rows)
+        self.row_tiles = [Tiles(0, work.m, 0, 1)] if em.target.any_size else even_tiles(work.m, shape.rows)
         self.panels = full_tiles(work.n - shape.single, self.stride)
         many = count_tiles(self.panels)
-        self.by_rows = many < 8 and count_tiles(self.row_tiles) > many
+        self.by_rows = many < 8 and count_tiles(even_tiles(work.m, shape.rows)) > many
         self.rows_first = suits_rows_first(work, shape, em.target)
         self.blocks = -(-work.k // shape.block) if work.k else 1
         self.column = -(-work.k // self.width) * self.width   # elements of a single column, in one piece
@@ -150,11 +152,28 @@ class Outer(ProductWriter[Shape]):
         self.copy_columns(b)
         own, part = self.parts(tiles, panels) if split else (None, None)
         lo, hi = own or (0, tiles)
-        each = max(1, self.plan.sweep // self.row_tiles[0].size)
+        each = max(1, self.plan.sweep // self.plan.rows)
+        each *= self.plan.rows if em.target.any_size else 1
         sweeps = ((i, em.min(em.add(i, each), hi)) for i in em.each(lo, hi, each)) if each < tiles else [own]
         for rows in sweeps:
             for column, breadth in tiles_in(em, self.panels, part):
                 self.panel(epilogue, a, b, column, breadth, rows)
+
+    def rows_in(self, part: tuple[Index, Index] | None) -> Iterator[tuple[Index, int]]:
+        """Loops over the tiles of rows in ``part``: begin and size of each.
+
+        For any size a thread's rows are cut in tiles when the kernel runs: as many of the largest as there are, then
+        one of each power of two that is left.
+        """
+        em, largest = self.em, self.plan.rows
+        if not em.target.any_size:
+            yield from tiles_in(em, self.row_tiles, part)
+            return
+        at, end = part or (0, em.size(self.work.m))
+        for size in (largest, *(2**k for k in reversed(range(4)) if 2**k < largest)):
+            stop = em.add(at, em.mul(em.div(em.sub(end, at), size), size))
+            yield from ((i, size) for i in em.each(at, stop, size))
+            at = stop
 
     def parts(self, tiles: int, panels: int) -> tuple[tuple[Index, Index] | None, tuple[Index, Index] | None]:
         """This thread's tiles of rows, and its panels; None means all.
@@ -185,7 +204,7 @@ class Outer(ProductWriter[Shape]):
         if self.plan.packed:
             for column, breadth in tiles_in(em, self.panels):
                 pack(work, b.at(em.mul(column, work.b_column)), place(column), work.k, breadth, self.stride)
-        for row, rows in tiles_in(em, self.row_tiles, part):
+        for row, rows in self.rows_in(part):
             start = a.at(em.mul(row, work.a_row))
             for column, breadth in tiles_in(em, self.panels):
                 valid = lanes_in(breadth, self.width)
@@ -211,7 +230,7 @@ class Outer(ProductWriter[Shape]):
             if self.plan.packed:
                 pack(work, origin, self.own, depth, breadth, self.stride)
                 source = self.own
-            for row, rows in tiles_in(em, self.row_tiles, part):
+            for row, rows in self.rows_in(part):
                 start = a.at(em.add(em.mul(row, work.a_row), em.mul(at, work.a_k)))
                 place = self.own if first and last else self.sums.at(em.mul(row, self.stride))
                 initial = self.tile.load(place, self.stride, rows, len(valid)) if not first else (
@@ -255,7 +274,7 @@ class Outer(ProductWriter[Shape]):
         them. Fetching behind the last panel does no harm.
         """
         em, work = self.em, self.work
-        tiles = count_tiles(self.row_tiles)
+        tiles = count_tiles(even_tiles(work.m, self.plan.rows))
         short = tiles * 4 < self.stride or count_tiles(self.panels) < 4  # too little time, or too few to come
         if not self.plan.packed or self.by_rows or self.blocks > 1 or work.k < self.width or short:
             return None
