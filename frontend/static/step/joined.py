@@ -41,6 +41,8 @@ _MOST_LOOKS = 8
 _WRITES_THROUGH = sys.version_info >= (3, 13)  # a frame's `f_locals` are its variables, and no copy of them
 _NOT_HELD = 3  # references to such a copy: the frame's, ours, the call's
 
+_monitoring: Any = getattr(sys, "monitoring", None)
+
 _looks: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
@@ -48,6 +50,7 @@ class JoinedStep(Step):
     """A step that returns its loss, whose backward gives the gradients to all that gets one."""
 
     gives_loss = True
+    fast: Any = None  # its fast path, as it was last made
 
     def __init__(self, optimizer: Any, recording: Any, memory: str | float = "speed") -> None:
         if recording.result is not VARIABLE:
@@ -133,8 +136,8 @@ class Joined:
     def _may(self, frame: FrameType, args: tuple[Any, ...], optimizer: Any, static: StaticFunction,
              inner: bool) -> bool:
         """Whether the code means what it was found to mean, and nothing watches it."""
-        if sys.gettrace() is not None or sys.getprofile() is not None or not may_run(gradients=True) or (
-                not config.join_loops or static.verifier is not None):
+        if sys.gettrace() is not None or sys.getprofile() is not None or _debugged() or not (
+                may_run(gradients=True) and config.join_loops and static.verifier is None):
             return False
         found = self._values(frame)
         if found is None or not args or found[0] is not args[0] or found[1] is not optimizer:
@@ -146,19 +149,16 @@ class Joined:
             return False
         if self.site.cleared is not None:
             return found[2] is optimizer.target
-        step = self._step
-        params = step.parameters if step is not None else list(optimizer.target.params())
-        for p in params:
+        for p in optimizer.target.params() if self._step is None else self._step.parameters:
             if p._grad is not None or p._grad_var is not None:
                 return False
         return True
 
     def _values(self, frame: FrameType) -> list[Any] | None:
         """Return the objects that the names are now; None where one is not there, or a copy of them is elsewhere."""
-        if self._outside:
-            around, inside = frame.f_globals, None
-        else:
-            around, inside = frame.f_globals, frame.f_locals
+        around, inside = frame.f_globals, None
+        if not self._outside:
+            inside = frame.f_locals
             if not _WRITES_THROUGH and getrefcount(inside) > _NOT_HELD:
                 return None
         try:
@@ -181,11 +181,15 @@ class Joined:
             return False
         step = step_of(optimizer, static, cache, recording, JoinedStep)
         if step is None:
-            cache.joined = None
+            if (id(recording), True) not in optimizer._steps.refused:  # for good
+                cache.joined = None
             return False
         types = ArrayTypes.of(args, leaves)
-        self._fast = None if types is None else fast_path(optimizer, types, (), recording.checks, step)
-        self._step = step
+        known, self._step = step.fast, step
+        if known is not None and known is not self._fast and (loss := known(optimizer, args, ())) is not False:
+            self._fast = known
+            return loss
+        step.fast = self._fast = None if types is None else fast_path(optimizer, types, (), recording.checks, step)
         place = id(recording), True
         try:
             return step(leaves)
@@ -196,6 +200,11 @@ class Joined:
             cache.note_step(recording, optimizer, None, str(error))
         self._fast = self._step = None
         return False
+
+
+def _debugged() -> bool:
+    """Whether a debugger looks on, from Python 3.12 on without a trace function."""
+    return _monitoring is not None and _monitoring.get_tool(_monitoring.DEBUGGER_ID) is not None
 
 
 def _calls(first: Any, method: str, static: StaticFunction, inner: bool) -> bool:
