@@ -17,7 +17,8 @@ class Entry:
     """``forward(parameters, state, train, *inputs) -> (output, state)`` and ``loss(output, *labels)``.
 
     ``arrange(weights, sizes)`` returns the weights in another layout, ``pictures``: inputs become NHWC, ``stacked``:
-    the arrays of the steps of time come as one, time first, and so do the labels. ``heads``: ``forward(heads)`` makes it.
+    the arrays of the steps of time come as one, time first, and so do the labels. ``heads``: ``forward`` is
+    ``forward(heads)``.
     """
 
     def __init__(self, forward: Callable[..., Any], loss: Callable[..., Any],

@@ -8,8 +8,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax, nn
 
-from .jax_models import (Entry, batch_norm, convolution, cross_entropy, gates_as_blocks, gelu, layer_norm, linear,
-                         max_pooling, mlp, normalized)
+from .jax_models import (
+    Entry,
+    batch_norm,
+    convolution,
+    cross_entropy,
+    gates_as_blocks,
+    gelu,
+    layer_norm,
+    linear,
+    max_pooling,
+    mlp,
+    normalized,
+)
 
 
 def batch_norm_mlp(p: Any, state: Any, train: bool, x: Any) -> Any:

@@ -1,8 +1,8 @@
 """Loops in which loss, backward and update follow each other directly: one schedule for all three.
 
-The call of the loss runs it. The backward that comes next hands out the gradients, and the update that comes after it
-has been made already. `straight_code` proves that nothing runs in between and that nobody else sees the loss; names of
-the code are read in each call, as its variables may have become others.
+The call of the loss runs it. The backward that comes next gives the gradients, and the update that comes after it has
+been made already. `straight_code` proves that nothing runs in between and that no other code sees the loss; the names
+of the code are read in each call, as its variables may have become others.
 
 Invariant: whatever is not as it was found, the call is made in parts, and nothing has happened before.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from sys import getrefcount
 from threading import get_ident
 from types import FrameType
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from ..replay.schedule_cache import ScheduleCache
 
 _CALL = Link.__call__.__code__
-_MOST_LOOKS = 8
+_MOST_LOOKED_AT_CALLS = 8
 _WRITES_THROUGH = sys.version_info >= (3, 13)  # a frame's `f_locals` are its variables, and no copy of them
-_NOT_HELD = 3  # references to such a copy: the frame's, ours, the call's
+_OWN_READERS = 3  # of such a copy: the frame, a variable here, and the call that counts them
 
 _monitoring: Any = getattr(sys, "monitoring", None)
 
@@ -149,17 +149,14 @@ class Joined:
             return False
         if self.site.cleared is not None:
             return found[2] is optimizer.target
-        for p in optimizer.target.params() if self._step is None else self._step.parameters:
-            if p._grad is not None or p._grad_var is not None:
-                return False
-        return True
+        return self._step is None or _without_gradients(self._step.parameters)
 
     def _values(self, frame: FrameType) -> list[Any] | None:
         """Return the objects that the names are now; None where one is not there, or a copy of them is elsewhere."""
         around, inside = frame.f_globals, None
         if not self._outside:
             inside = frame.f_locals
-            if not _WRITES_THROUGH and getrefcount(inside) > _NOT_HELD:
+            if not _WRITES_THROUGH and getrefcount(inside) > _OWN_READERS:
                 return None
         try:
             return [around[n.name] if n.outside else inside[n.name] for n in self._names]  # type: ignore[index]
@@ -170,7 +167,7 @@ class Joined:
                 inside.clear()  # else the frame would keep alive what its variables are now
 
     def _run(self, optimizer: Any, static: StaticFunction, args: tuple[Any, ...]) -> Any:
-        """Make the step for arguments of another signature than the last one's; False where there is none."""
+        """Make the step for arguments of another signature than the last one's; False where it cannot be."""
         cache = self._cache()
         if cache is None:
             return False
@@ -179,7 +176,9 @@ class Joined:
         recording = None if entry is None else entry.recording
         if recording is None or recording.is_tentative:
             return False
-        step = step_of(optimizer, static, cache, recording, JoinedStep)
+        if self.site.cleared is None and not _without_gradients(optimizer.target.params()):
+            return False
+        step: Any = step_of(optimizer, static, cache, recording, JoinedStep)
         if step is None:
             if (id(recording), True) not in optimizer._steps.refused:  # for good
                 cache.joined = None
@@ -200,6 +199,14 @@ class Joined:
             cache.note_step(recording, optimizer, None, str(error))
         self._fast = self._step = None
         return False
+
+
+def _without_gradients(params: Iterable[Any]) -> bool:
+    """Whether no parameter has a gradient."""
+    for p in params:
+        if p._grad is not None or p._grad_var is not None:
+            return False
+    return True
 
 
 def _debugged() -> bool:
@@ -225,7 +232,7 @@ def look(optimizer: Any, frame: FrameType) -> None:
     """Look whether the update that a frame is at ends a place that is to be joined."""
     try:
         count = _looks.get(optimizer, 0)
-        if count >= _MOST_LOOKS:
+        if count >= _MOST_LOOKED_AT_CALLS:
             return
         _looks[optimizer] = count + 1
     except TypeError:  # a user's own, which has no hash
@@ -242,13 +249,13 @@ def look(optimizer: Any, frame: FrameType) -> None:
     cache = static.cache_of((model,))
     if cache.joined is None and cache.entries:
         cache.joined = Joined(static, cache, optimizer, site, frame)
-        _looks[optimizer] = _MOST_LOOKS
+        _looks[optimizer] = _MOST_LOOKED_AT_CALLS
 
 
 def _value(frame: FrameType, name: Name) -> Any:
     """Return the object of a name, if there is one."""
     found = (frame.f_globals if name.outside else frame.f_locals).get(name.name)
-    if not name.outside and not _WRITES_THROUGH and getrefcount(frame.f_locals) <= _NOT_HELD - 1:
+    if not name.outside and not _WRITES_THROUGH and getrefcount(frame.f_locals) < _OWN_READERS:
         frame.f_locals.clear()
     return found
 

@@ -392,14 +392,14 @@ def run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], a
 def step_of(optimizer: Any, function: StaticFunction, cache: ScheduleCache, recording: Recording,
             kind: type[Step] | None = None) -> Step | None:
     """Return the step of an optimizer for a recording of its loss function, made now if it is new; None without one."""
-    kind = kind or function.step_class()
-    place = id(recording), kind.gives_loss
+    made_by: Any = kind or function.step_class()
+    place = id(recording), made_by.gives_loss
     steps: Steps = optimizer.__dict__.get("_steps") or optimizer.__dict__.setdefault("_steps", Steps())
     known = steps.by_loss.get(place)
     if known is None or known[0]() is not recording or known[1] is None and steps.asks_again(place):
         step, reason = None, ""
         try:
-            step = kind(optimizer, recording, function.memory)
+            step = made_by(optimizer, recording, function.memory)
         except (NotCompilable, NotStatic) as error:
             reason = str(error)
             if isinstance(error, Refused):

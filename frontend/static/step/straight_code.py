@@ -26,7 +26,7 @@ _LOCAL = frozenset(("LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_CHECK"))
 _LOADS = _LOCAL | {"LOAD_DEREF", "LOAD_GLOBAL"}
 _ATTRIBUTES = frozenset(("LOAD_ATTR", "LOAD_METHOD"))
 _CALLS = frozenset(("CALL", "CALL_METHOD", "CALL_FUNCTION"))
-_MOST_CODES = 256
+_MOST_FUNCTIONS = 256
 
 Range = tuple[int, int]
 """The offsets that a frame may have while one of its calls runs."""
@@ -54,7 +54,7 @@ class Site:
 
 @dataclass(frozen=True)
 class _Step:
-    """An instruction; those that do two things are two of these."""
+    """An instruction; one that does two things is two of these."""
 
     name: str
     value: Any
@@ -75,7 +75,7 @@ def sites(code: CodeType) -> tuple[Site, ...]:
     """Return all such places of some code."""
     known = _known.get(id(code))
     if known is None or known[0]() is not code:
-        if len(_known) >= _MOST_CODES:
+        if len(_known) >= _MOST_FUNCTIONS:
             _known.clear()
         known = _known[id(code)] = weakref.ref(code), tuple(_found(code))
     return known[1]
@@ -85,14 +85,14 @@ def _found(code: CodeType) -> Iterator[Site]:
     if not code.co_flags & 0x1 or _SHOWING & {*code.co_names, *code.co_freevars, *code.co_cellvars}:
         return  # not a function's, or one that shows its variables
     steps, targets = _steps(code)
-    found: list[tuple[Site, str, Range]] = []
+    found: list[tuple[Site, str]] = []
     for i, step in enumerate(steps[:-1]):
         after = steps[i + 1]
         if (step.name in _CALLS or step.name == "CALL_FUNCTION_EX") and after.name == "STORE_FAST":
             if (site := _site(steps, i, targets)) is not None:
-                found.append((site, after.value, site.update))
-    for site, loss, _ in found:
-        own = [(s.loss, s.update) for s, name, _ in found if name == loss]
+                found.append((site, after.value))
+    for site, loss in found:
+        own = [(s.loss, s.update) for s, name in found if name == loss]
         if _only_read(steps, loss, own):
             yield site
 
@@ -159,7 +159,7 @@ def _name(step: _Step) -> Name | None:
 
 def _method_call(steps: Sequence[_Step], at: int) -> tuple[Name, str] | None:
     """Return the object and the method of a statement ``object.method()``."""
-    part = [s for s in steps[at:at + 4]]
+    part = steps[at:at + 4]
     if len(part) < 4 or part[1].name not in _ATTRIBUTES or part[2].name not in _CALLS or part[3].name != "POP_TOP":
         return None
     name = _name(part[0])
