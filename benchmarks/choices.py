@@ -1,12 +1,13 @@
-"""Every algorithm that can compute a convolution, timed beside its count of cycles: is what is taken the quickest?
+"""Every algorithm that can compute a convolution or a product, timed beside its count: is the one taken the fastest?
 
   python benchmarks/choices.py                     all shapes, forward and both gradients
   python benchmarks/choices.py "stride 2" --directions forward
+  python benchmarks/choices.py products            those of kernels.py gemm, in place of convolutions
   python benchmarks/choices.py --shape 16,4,16,84,84,8,4,0,1,1     pictures, channels, maps, height, width, window,
                                                                    stride, padding, dilation, groups
 
 One thread, processor time, the best of several calls; the second-level cache is flushed before each, as other layers
-would. *loss* is the time of what is taken over that of the quickest. Cycles are counted for large work: of a few
+would. *loss* is the time of what is taken over that of the fastest. Cycles are counted for large work: of a few
 microseconds much is what no count knows.
 """
 
@@ -16,14 +17,20 @@ import argparse
 import ctypes
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast, get_args
 
 import numpy as np
+from gemm import SHAPES as SHAPES_OF_PRODUCTS
 
-from kusari.codegen.contractions import ConvSpec, Direction
-from kusari.codegen.llvm.contraction.conv.choose import Algorithm, Candidate
+from kusari.codegen.contractions import ConvSpec, Direction, GemmSpec
+from kusari.codegen.llvm.contraction.conv.choose import Algorithm
 from kusari.codegen.llvm.contraction.conv.kernel import conv_kernel
+from kusari.codegen.llvm.contraction.cycles import Candidate
+from kusari.codegen.llvm.contraction.gemm.choose import Algorithm as Product
+from kusari.codegen.llvm.contraction.gemm.choose import candidates as products
+from kusari.codegen.llvm.contraction.gemm.choose import matrices
+from kusari.codegen.llvm.contraction.gemm.kernel import gemm_kernel
 from kusari.codegen.llvm.contraction.winograd.choose import Transformed, candidates
 from kusari.codegen.llvm.contraction.winograd.gradient import sums_kernel, tiles_kernel
 from kusari.codegen.llvm.contraction.winograd.images import images_kernel, weights_kernel
@@ -125,11 +132,13 @@ def main() -> int:
     parser.add_argument("--seconds", type=positive(float), default=0.05, help="time per algorithm (0.05)")
     parser.add_argument("--shape", type=numbers, action="append", default=[], metavar="N,…", help="this one")
     options = parser.parse_args()
+    target = host_target()
+    if options.shapes == ["products"]:
+        return product_table(target, options.seconds)
     shapes = {name: shape for name, shape in SHAPES.items()
               if (not options.shapes and not options.shape) or name.startswith(tuple(options.shapes))}
     shapes.update({",".join(map(str, shape)): shape for shape in options.shape})
-    target = host_target()
-    rows = [["convolution", "direction", "taken", "quickest", "loss", "microseconds (thousands of cycles by count)"]]
+    rows = [["convolution", "direction", "taken", "fastest", "loss", "microseconds (thousands of cycles by count)"]]
     losses: list[float] = []
     for name, shape in shapes.items():
         for direction in options.directions:
@@ -141,12 +150,61 @@ def main() -> int:
                     raise AssertionError(f"{name}, {direction}: {candidate.name} computes something else")
             times = [seconds for seconds, _ in found]
             losses.append(times[0] / min(times))
-            quickest = table[times.index(min(times))].name
-            all_of_them = ", ".join(f"{c.name} {figure(s, 1e-6)} ({c.cycles / 1e3:.0f})"
-                                    for c, s in zip(table, times, strict=True))
-            rows.append([name, direction, table[0].name, quickest, f"{losses[-1]:.2f}", all_of_them])
+            rows.append([name, direction, *compared(table, times)])
+    return shown(rows, losses)
+
+
+def compared(table: Sequence[Candidate], times: Sequence[float]) -> list[str]:
+    """The cells of a row: what is taken, the fastest, the loss, all times and counts."""
+    all_of_them = ", ".join(f"{c.name} {figure(s, 1e-6)} ({c.cycles / 1e3:.0f})"
+                            for c, s in zip(table, times, strict=True))
+    fastest = table[times.index(min(times))].name
+    return [table[0].name, fastest, f"{times[0] / min(times):.2f}", all_of_them]
+
+
+def shown(rows: list[list[str]], losses: Sequence[float]) -> int:
+    """Print a table and its losses."""
     print(f"{machine(1)}\n\n{aligned(rows)}\n\nloss: {np.mean(losses):.3f} on average, {max(losses):.2f} at most")
     return 0
+
+
+def product_table(target: Target, seconds: float) -> int:
+    """Measure and print the algorithms of products; no cache is flushed."""
+    rows = [["product", "m×n×k", "taken", "fastest", "loss", "microseconds (thousands of cycles by count)"]]
+    losses: list[float] = []
+    for name, m, n, k, transa, transb in SHAPES_OF_PRODUCTS:
+        spec = GemmSpec(m, n, k, transa, transb)
+        table = products(matrices(spec), target)
+        times = times_of_products(spec, table, target, seconds)
+        losses.append(times[0] / min(times))
+        rows.append([name, f"{m}×{n}×{k}", *compared(table, times)])
+    return shown(rows, losses)
+
+
+def times_of_products(spec: GemmSpec, table: Sequence[Candidate], target: Target, seconds: float) -> list[float]:
+    """The best times of all algorithms of a product, in turns; each result is compared with the first."""
+    random = np.random.default_rng(0)
+    a, b = random.standard_normal(spec.m * spec.k, np.float32), random.standard_normal(spec.k * spec.n, np.float32)
+    results = [np.zeros(spec.m * spec.n, np.float32) for _ in table]
+    kernels = [gemm_kernel(spec, target, cast("Product", c.name)) for c in table]
+    # One symbol for all algorithms: the loader knows kernels by text.
+    functions = [ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(default_loader().load([k])[0])
+                 for k in kernels]
+    scratch = np.zeros(max(k.scratch for k in kernels) + 64, np.uint8)
+    scratch = scratch[-scratch.ctypes.data % 64:]
+    slots = [(ctypes.c_size_t * 4)(a.ctypes.data, b.ctypes.data, y.ctypes.data, scratch.ctypes.data) for y in results]
+    calls = max(1, round(1e-3 / (spec.m * spec.n * spec.k / 1e11 + 5e-7)))  # of about a millisecond
+    best, end, turns = [float("inf")] * len(table), time.perf_counter() + seconds * len(table), 0
+    while turns < 5 or time.perf_counter() < end:
+        for i, (function, own) in enumerate(zip(functions, slots, strict=True)):
+            address, start = ctypes.addressof(own), time.perf_counter()
+            for _ in range(calls):
+                function(address, 0, 1)
+            best[i] = min(best[i], (time.perf_counter() - start) / calls)
+        turns += 1
+    if any(np.abs(y - results[0]).max() > 1e-3 * np.abs(results[0]).max() for y in results):
+        raise AssertionError(f"{spec}: algorithms compute different products")
+    return best
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ For each number of ranks ``mpiexec`` starts that many processes of one thread. A
 * *alone*: the optimizer itself, on all ranks at the same time, without communication
 * *copied*: the communicator ``dummy``: gradients are copied to buckets and back
 * *reduced*: ``pure_nccl``; its *share* is the part of a step beyond *alone*
-* *eager*: the same define-by-run
+* *messages*: the same by messages of MPI in place of memory that the ranks of a machine share
+* *eager*: *reduced* define-by-run
 * *strong*: ``pure_nccl`` with the batch divided among the ranks
 * *ddp*: PyTorch's ``DistributedDataParallel`` over gloo (``--torch``), the quicker of eager and ``torch.compile``
 
@@ -36,11 +37,12 @@ from scaling import COLUMNS, MANY, Bucket, Line, Network, draw, simulated
 
 HERE = Path(__file__).resolve().parent
 MODELS = ("mnist_mlp", "resnet18")
-KINDS = ("alone", "copied", "reduced", "eager", "strong")
-COMMUNICATORS = {"copied": "dummy", "reduced": "pure_nccl", "eager": "pure_nccl", "strong": "pure_nccl"}
+KINDS = ("alone", "copied", "reduced", "messages", "eager", "strong")
+COMMUNICATORS = {"copied": "dummy"}  # the others pure_nccl
 SHARES = (1.0, 0.5, 0.25, 0.125)
 LARGE_BYTES = 1 << 24
 WARM_UP_STEPS = 6
+ROUNDS = 6
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("KUSARI", "OMP", "OPENBLAS", "MKL")}
 
 
@@ -57,7 +59,8 @@ def stepper(name: str, kind: str, rank: int, share: float = 1.0) -> tuple[Callab
     chain = model.build(model.chain if kind == "eager" else compiled(model.chain))
     optimizer: Any = model.optimizer()
     if kind != "alone":
-        comm = distributed.create_communicator(COMMUNICATORS[kind])
+        comm = distributed.create_communicator(COMMUNICATORS.get(kind, "pure_nccl"))
+        comm.set_config("shared_memory", kind != "messages")
         optimizer = distributed.create_multi_node_optimizer(optimizer, comm)
     optimizer.setup(chain)
     inputs, labels = model.arrays()
@@ -93,27 +96,34 @@ def child(names: list[str], steps: int) -> None:
     world = distributed.create_communicator("flat")
     found: dict[str, Any] = {"ranks": world.size, "models": {}}
 
-    def timed(call: Callable[[], Any], count: int) -> float:
+    def seconds_of(call: Callable[[], Any], count: int) -> list[float]:
+        """Return the seconds of calls, each those of the slowest rank."""
         seconds: list[float] = []
         for _ in range(count):
             world.allreduce_obj(0)  # all begin together
             start = time.perf_counter()
             call()
             seconds.append(time.perf_counter() - start)
-        return statistics.median(np.max(world.allgather_obj(seconds), axis=0).tolist())
+        return np.max(world.allgather_obj(seconds), axis=0).tolist()
     for name in names:
         row: dict[str, Any] = {}
         made = {kind: stepper(name, kind, world.rank, 1 / world.size if kind == "strong" else 1.0) for kind in KINDS}
         parts = [stepper(name, "alone", world.rank, share)[0] for share in SHARES]
-        for call in (*(step for step, _ in made.values()), *parts):
-            timed(call, WARM_UP_STEPS)
-        for kind, (step, _) in made.items():
-            row[kind] = timed(step, steps)
-        row["parts"] = [timed(call, steps) for call in parts]
+        calls = [*(step for step, _ in made.values()), *parts]
+        for call in calls:
+            seconds_of(call, WARM_UP_STEPS)
+        seconds: list[list[float]] = [[] for _ in calls]
+        for _ in range(ROUNDS):  # in turns, so that others at work on the machine disturb all alike
+            for found_now, call in zip(seconds, calls, strict=True):
+                seconds_of(call, 1)
+                found_now += seconds_of(call, -(-steps // ROUNDS))
+        medians = [statistics.median(x) for x in seconds]
+        row.update(zip(made, medians, strict=False))
+        row["parts"] = medians[len(made):]
         row["buckets"] = buckets_of(made["reduced"][1])
         found["models"][name] = row
     small, large = np.zeros(1, "f"), np.zeros(LARGE_BYTES // 4, "f")
-    sums = [timed(lambda x=x: world._sum([x], "sum"), 20) for x in (small, large)]
+    sums = [statistics.median(seconds_of(lambda x=x: world._sum([x], "sum"), 20)) for x in (small, large)]
     found["latency"], found["bandwidth"] = sums[0] / 2, LARGE_BYTES / max(sums[1] - sums[0], 1e-9)
     if world.rank == 0:
         print(json.dumps(found), flush=True)
@@ -147,7 +157,7 @@ def report(found: dict[str, Any], ddp: dict[str, float]) -> None:
     print(f"{'milliseconds':18} " + " ".join(f"{kind:>8}" for kind in (*KINDS, *["ddp"] * bool(ddp)))
           + "    share   reduced per step")
     for name, row in found["models"].items():
-        times = [row[kind] for kind in KINDS] + [ddp[name]] * bool(ddp)
+        times = [*(row[kind] for kind in KINDS), *([ddp[name]] if ddp else [])]
         size = sum(bucket["nbytes"] for bucket in row["buckets"])
         share = 1 - row["alone"] / row["reduced"]
         print(f"{name:18} " + " ".join(f"{t * 1e3:8.2f}" for t in times)

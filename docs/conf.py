@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import sys
@@ -18,6 +19,8 @@ exclude_patterns = ["notebooks"]
 default_role = "py:obj"
 html_theme = "furo"
 html_title = "Kusari"
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
 html_show_sourcelink = False
 html_copy_source = False
 suppress_warnings = ["ref.python"]  # words that stand for several things: "array" is an attribute of two classes
@@ -47,11 +50,37 @@ def _functions_as_functions() -> None:
             setattr(functions, name, function)
 
 
+FOLDERS = {"activation": "Activations", "array": "Shapes and indices", "connection": "With weights",
+           "evaluation": "Scores", "loss": "Losses", "math": "Mathematics", "model": "Whole models", "noise": "Noise",
+           "normalization": "Normalization", "pooling": "Pooling", "rnn": "Recurrent", "util": "Others",
+           "caffe": "Others", "theano": "Others"}
+
+
+def _by_folder(package: str) -> str:
+    """Return the reference of a package, a section for each of its folders: members are listed in its ``__init__``."""
+    import kusari
+
+    module = getattr(kusari, package)
+    members: dict[str, list[str]] = {title: [] for title in FOLDERS.values()}
+    for node in ast.parse(inspect.getsource(module)).body:
+        if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module:
+            members[FOLDERS[node.module.partition(".")[0]]] += [alias.asname or alias.name for alias in node.names]
+    text = ""
+    for title, names in members.items():
+        lines = [f".. auto{'class' if isinstance(getattr(module, name), type) else 'function'}:: {name}"
+                 + "\n   :members:" * isinstance(getattr(module, name), type) for name in sorted(names, key=str.lower)]
+        text += "".join([f"\n## {title}\n\n```{{eval-rst}}\n.. currentmodule:: kusari.{package}\n\n",
+                         "\n".join(lines), "\n```\n"] if lines else [])
+    return text
+
+
 def _within(app: Any, name: str, source: list[str]) -> None:
     """Leave links to files outside of the pages as text, and list the decisions, which their page does in words."""
     folder = (ROOT / "docs" / name).parent
     if name == "decisions/README":
         source[0] += "\n```{toctree}\n:hidden:\n:glob:\n\n0*\n```\n"
+    if name in ("api/functions", "api/links"):
+        source[0] += _by_folder(name.partition("/")[2])
 
     def text(link: re.Match[str]) -> str:
         target = link[2].partition("#")[0]

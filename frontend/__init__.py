@@ -37,6 +37,8 @@ from .function import Function, FunctionAdapter
 from .function_hook import FunctionHook, get_function_hooks
 from .function_node import Fallback, FunctionNode
 from .parameter import Parameter
+from .pytorch_names import PACKAGE as _PYTORCH
+from .pytorch_names import hint as _hint
 from .types import get_array_types, get_cpu_array_types, is_arrays_compatible
 from .variable import Variable, as_array, as_variable
 
@@ -126,7 +128,7 @@ def __getattr__(name: str) -> Any:
         except ModuleNotFoundError as error:
             if error.name != qualified:
                 raise
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_hint(name, _PYTORCH)}")
 
 
 def __dir__() -> list[str]:

@@ -42,6 +42,9 @@ def get_array_module(*args: Any) -> Any:
     return numpy
 
 
+cuda.get_array_module = get_array_module
+
+
 def get_device(device_spec: Any) -> Device:
     """Return a device from its description.
 

@@ -15,7 +15,7 @@ from .backend import get_array_module
 from .backends.chainerx import is_chainerx_array
 from .configuration import ConfigScope, config
 from .epochs import Cut, Given, Scaled, Whole
-from .errors import GradientError, GradientTypeError, NaNError
+from .errors import GradientError, GradientTypeError, NaNError, wrong_gradient
 from .function_node import FunctionNode, contains_nan, plain, select_gradients, shown
 from .graph_walks import between, expand
 from .utils.arrays import add_arrays
@@ -420,17 +420,6 @@ class Backward:
                 variable.grad = array
             variable._loss_scale = scale
         Scaled.ever = Scaled.ever or loss_scale is not None
-
-
-def wrong_gradient(function: FunctionNode, problem: str, kind: type[Exception] = GradientError) -> Exception:
-    """Return the error for what a function's backward did wrong."""
-    lines = [problem, f"  function={type(function).__name__} ({function.label})"]
-    for index, x in enumerate(function.inputs or ()):
-        lines.append(f"    input {index}: shape={x.shape} dtype={x.dtype}")
-    for index, reference in enumerate(function.outputs or ()):
-        y = reference()
-        lines.append(f"    output {index}: " + ("not available" if y is None else f"shape={y.shape} dtype={y.dtype}"))
-    return kind("\n".join(lines))
 
 
 def _add_stack(error: Exception, stack: Any) -> None:

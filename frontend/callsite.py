@@ -20,6 +20,27 @@ def user_frame() -> FrameType | None:
     return frame
 
 
+def caller(above: int = 1) -> str:
+    """Return the name of a function that is being called, ``above`` calls outside of the one that asks."""
+    frame: FrameType | None = sys._getframe(0)  # of this function, or of the observer's if the call is traced
+    while frame is not None:
+        if not frame.f_globals.get("__name__", "").startswith("kusari.static."):
+            if above < 0:
+                return getattr(frame.f_code, "co_qualname", frame.f_code.co_name)  # qualified from Python 3.11 on
+            above -= 1
+        frame = frame.f_back
+    return "unknown"
+
+
+def user_stacklevel() -> int:
+    """Return the ``stacklevel`` with which a call of ``warnings.warn`` beside this one points at the user's line."""
+    level = 1
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_passing(frame.f_globals.get("__name__", "")):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 def user_location() -> str:
     """Return the user's ``path:line`` and function, or ``unknown``."""
     frame = user_frame()

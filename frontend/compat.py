@@ -27,6 +27,7 @@ import importlib.util
 import operator
 import sys
 import threading
+import warnings
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -34,8 +35,10 @@ from typing import Any
 
 from . import compat_numpy, compat_six, environment, errors
 from .backends.chainerx import is_chainerx_array
+from .backends.cuda import GpuDevice
 from .compat_classes import ATTRIBUTES
-from .compat_modules import GatheredModules, serve, withdraw
+from .compat_modules import GatheredModules, serve, top_level, withdraw
+from .link import Link
 from .runtime_info import API_VERSION
 from .variable import Variable
 
@@ -51,10 +54,22 @@ _NAMES = {
     "chainerx": "kusari.chainerx",
     "onnx_chainer": "kusari.onnx.compat",
     **{f"onnx_chainer.{name}": f"kusari.onnx.{name}" for name in (
-        "context", "functions", "onnx_helper", "replace_func", "testing")},
+        "context", "functions", "onnx_helper", "testing")},
+    **{f"onnx_chainer.functions.{name}": "kusari.onnx.functions" for name in (
+        "activation", "array", "connection", "loss", "math", "noise", "normalization", "pooling", "rnn")},
 }
-# Attributes of Chainer's classes by which programs ask about ChainerX.
+
+
+def _device_id(link: Link) -> int | None:
+    """The number of a link's card, as old programs ask for it."""
+    warnings.warn("Link._device_id is left only for backward compatibility and likely to be removed. "
+                  "Use Link.device instead.", DeprecationWarning, stacklevel=2)
+    return link.device.device.id if isinstance(link.device, GpuDevice) else None
+
+
+# Attributes of Chainer's classes by which programs ask about ChainerX, and about cards.
 _ATTRIBUTES: tuple[tuple[type, str, Any], ...] = (
+    (Link, "_device_id", property(_device_id)),
     (Variable, "_has_chainerx_array", property(lambda variable: is_chainerx_array(variable._array))),
 )
 _ROOTS = tuple(name for name in _NAMES if "." not in name)
@@ -82,7 +97,7 @@ class _Chainer(ModuleType):
         if name == "__all__":  # asked for by a star import
             return getattr(kusari, "__all__", [key for key in vars(kusari) if not key.startswith("_")])
         try:
-            value = getattr(kusari, name)
+            value = top_level(name)
         except AttributeError:
             raise AttributeError(f"module 'chainer' (Kusari's) has no attribute {name!r}") from None
         if isinstance(value, ModuleType):
@@ -133,8 +148,20 @@ class _Loader(importlib.abc.Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        if self._spec is not None:
-            module.__spec__ = self._spec
+        if self._spec is None:
+            return
+        assert module.__spec__ is not None
+        _keep_shadows(module, module.__spec__.name)
+        module.__spec__ = self._spec
+
+
+def _keep_shadows(package: ModuleType, alias: str) -> None:
+    """Register modules that a function of the same name hides: importing them would put them in its place."""
+    for name, module in list(sys.modules.items()):
+        place, _, last = name.rpartition(".")
+        if place == package.__name__ and vars(package).get(last, module) is not module:
+            serve(module)
+            sys.modules[f"{alias}.{last}"] = module
 
 
 _finder = _Finder()

@@ -72,6 +72,11 @@ def _elsewhere(module: str, name: str) -> Any:
     return getattr(importlib.import_module(package), here)
 
 
+def top_level(name: str) -> Any:
+    """A name of the module ``chainer`` itself."""
+    return _elsewhere("kusari", name) if f"kusari.{name}" in _NAMES else getattr(sys.modules["kusari"], name)
+
+
 _served: list[ModuleType] = []
 _newest: dict[str, tuple[int, str]] = {}  # how many modules there were when a package was served, and the last of them
 
@@ -104,13 +109,24 @@ def withdraw() -> None:
 
 # Names in Chainer's modules that are elsewhere, or called otherwise, here.
 _NAMES = {
-    "kusari.backends._cpu._to_cpu": ("kusari.backends.cuda", "to_cpu"),
-    "kusari.dataset.convert.concat_examples_func": ("kusari.dataset.convert", "concat_examples"),
+    "kusari._get_function_hooks": ("kusari.function_hook", "get_function_hooks"),
+    "kusari._get_link_hooks": ("kusari.link_hook", "get_link_hooks"),
     "kusari._runtime_info._get_runtime_info": ("kusari.runtime_info", "runtime_info"),
+    "kusari._version.__version__": ("kusari.compat", "API_VERSION"),
+    "kusari.backends._cpu._to_cpu": ("kusari.backends.cuda", "to_cpu"),
+    "kusari.dataset.convert._concat_arrays": ("kusari.compat_helpers", "concat_arrays"),
+    "kusari.dataset.convert._concat_arrays_with_padding": ("kusari.compat_helpers", "concat_arrays"),
+    "kusari.dataset.convert.concat_examples_func": ("kusari.dataset.convert", "concat_examples"),
     "kusari.function_node.grad": ("kusari.backprop", "grad"),
     **{f"kusari.functions.math.basic_math.{theirs}": ("operator", ours) for theirs, ours in (
         ("div", "truediv"), ("mul", "mul"), ("neg", "neg"), ("pow", "pow"), ("sub", "sub"))},
-    "kusari.gradient_check.assert_allclose": ("kusari.testing", "assert_allclose"),
+    "kusari.gradient_check.assert_allclose": ("kusari.compat_helpers", "assert_allclose"),
+    "kusari.link_hook._ForwardPostprocessCallbackArgs": ("kusari.link_hook", "ForwardPostprocessArgs"),
+    "kusari.link_hook._ForwardPreprocessCallbackArgs": ("kusari.link_hook", "ForwardPreprocessArgs"),
+    "kusari.links.caffe.protobuf3.caffe_pb2": ("kusari.links.caffe.caffe_function", "caffe_pb"),
+    **{f"kusari.training.updaters.multiprocess_parallel_updater.{name}": ("kusari.compat_helpers", name) for name in (
+        "gather_grads", "gather_params", "scatter_grads", "scatter_params", "size_num_grads")},
+    **{f"kusari.utils.array.{name}": ("kusari.compat_helpers", name) for name in ("as_mat", "as_vec", "empty_like")},
 }
 # Whether a package is installed that a module needs: tests ask these names.
 _OPTIONAL = {
@@ -126,12 +142,16 @@ _RENAMED = {
     "kusari._backend": "kusari.device",
     "kusari._backprop": "kusari.backprop",
     "kusari._runtime_info": "kusari.runtime_info",
+    "kusari._version": "kusari.compat",
     "kusari.backends._cpu": "kusari.backends.cpu",
     "kusari.functions.normalization.l2_normalization": "kusari.functions.math.statistics",
+    "kusari.functions.theano": "kusari.links.theano.theano_function",
+    "kusari.functions.theano.theano_function": "kusari.links.theano.theano_function",
     "kusari.graph_optimizations": "kusari.static",
     "kusari.graph_optimizations.static_graph": "kusari.static",
     "kusari.graph_optimizations.static_graph_utilities": "kusari.static",
     "kusari.initializers.sampling": "kusari.initializers.filters",
+    "kusari.links.caffe.protobuf3": "kusari.links.caffe.caffe_function",
     "kusari.links.rnn.n_step_rnn": "kusari.links.rnn.n_step",
     "kusari.memory_layouts": "kusari.compat_layouts",
     "kusari.testing.matrix": "kusari.testing.helper",

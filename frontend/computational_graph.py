@@ -103,8 +103,21 @@ class ComputationalGraph:
         graph.add_edges_from(edges)
         return graph
 
+    def _text(self) -> str:
+        """A line for each node, in the order of computation: its number, its label, the numbers that lead to it."""
+        nodes, edges = self._shown()
+        order = sorted(nodes, key=lambda node: (node.rank, not isinstance(node, VariableNode)))
+        numbers = {id(node): i for i, node in enumerate(order)}
+        sources: dict[int, list[int]] = {}
+        for start, end in edges:
+            sources.setdefault(id(end), []).append(numbers[id(start)])
+        width = len(str(len(order)))
+        return "\n".join(f"{i:{width}}  {self._label(node)}"
+                         + (f" <- {', '.join(map(str, found))}" if (found := sources.get(id(node))) else "")
+                         for i, node in enumerate(order))
+
     def _repr_html_(self) -> str:
-        return figure(self.dump() if len(self.nodes) <= MOST_DRAWN_NODES else "", "\n".join(self._lines()))
+        return figure(self.dump() if len(self.nodes) <= MOST_DRAWN_NODES else "", self._text())
 
 
 def _variable_label(node: Any, show_name: bool) -> str:

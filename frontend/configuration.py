@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
 from . import environment
-from .dtypes import dtype_named
 from .epochs import Shared
+from .mixed_precision import dtype_named
 
 _ABSENT: Any = object()
 

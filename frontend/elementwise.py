@@ -18,6 +18,7 @@ from kusari.ir import SCALAR, Arg, Call, Expr, Symbol, cast_name, substitute, us
 from kusari.ir.symbol import derivative, expr_of
 
 from . import backend
+from .broadcasting import broadcast_to, sum_to
 from .callsite import user_location
 from .errors import ArrayTypeError
 from .function_names import class_name, shown_label
@@ -126,7 +127,7 @@ class Elementwise(FunctionNode):
             type_check.expect(first.dtype == other.dtype)
             if body.kind == "f=":
                 type_check.expect(first.shape == other.shape)
-            elif first.shape is not other.shape:
+            elif (first.shape == other.shape) is not True:  # expressions of shapes compare to one more expression
                 type_check.expect_broadcast_shapes("inputs", first.shape, other.shape)
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -191,7 +192,6 @@ def _fit(gx: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     if gx.dtype != dtype:
         gx = cast_body(dtype)(gx)
     if gx.shape != shape:
-        from .functions import broadcast_to, sum_to
         shrinks = gx.ndim >= len(shape) and all(
             n in (1, g) for g, n in zip(gx.shape[gx.ndim - len(shape):], shape, strict=True))
         gx = sum_to(gx, shape) if shrinks else broadcast_to(gx, shape)
@@ -322,16 +322,19 @@ class HalfWidened(ElementwiseFunction):
 
 _NO_LITERALS = [(None,) * n for n in range(16)]
 _PLAIN = frozenset({bool, int, float})
+_NUMBERS = (int, float, np.generic)
 
 
 def literal_of(x: Any) -> Any:
     """Return the Python scalar that ``x`` is, or None when it is an array or a Variable."""
     if type(x) in _PLAIN:
         return x
+    if not isinstance(x, _NUMBERS):
+        return None
     if isinstance(x, np.generic):
         return x.item()
     # Members of an enumeration and the like: formulas are written from the text of their literals.
-    return int.__int__(x) if isinstance(x, int) else float.__float__(x) if isinstance(x, float) else None
+    return int.__int__(x) if isinstance(x, int) else float.__float__(x)
 
 
 def elementwise(label: str, onnx: Any = None, kind: str | None = None,

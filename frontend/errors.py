@@ -33,6 +33,12 @@ class KusariError(Exception):
 _FIXES = {  # by the ends of expectations about types
     ".dtype.kind == i": "Labels and indices are integers: convert them with astype(numpy.int32).",
     ".dtype.kind == f": "Arrays of integers are no inputs here: convert them with astype(numpy.float32).",
+    "t.ndim == x.ndim - 1": "Labels have one axis less than scores: a column of them becomes t[:, 0].",
+    "x.ndim == 2": "Axis 0 is the batch: a single row x becomes x[None]; L.Linear takes more axes by n_batch_axes.",
+    "W.shape[1]": "Axis 1 of an input has its features: give the link their number, or None to take it from the data.",
+    "W.shape[1] * 1": "Axis 1 of an input has its channels: pictures as height, width, channel need "
+                      "transpose(0, 3, 1, 2).",
+    "slide over": "Axis 0 is the batch, axis 1 has the channels: a single picture x becomes x[None].",
     ".dtype": "Arrays and parameters must be of one type: convert with astype(numpy.float32), parameters' usual type."}
 
 
@@ -128,3 +134,14 @@ def explain_index(error: IndexError, label: str, arrays: tuple[Any, ...], where:
                 for i, array in enumerate(arrays) if array.dtype.kind in "iu" and array.size]
         error.args = "\n".join([str(error), f"Invalid operation is performed in: {label} (Forward)", *held,
                                 f"Applied at: {where}"]),
+
+
+def wrong_gradient(function: Any, problem: str, kind: type[Exception] = GradientError) -> Exception:
+    """Return the error for what a function's backward did wrong."""
+    lines = [problem, f"  function={type(function).__name__} ({function.label})"]
+    for index, x in enumerate(function.inputs or ()):
+        lines.append(f"    input {index}: shape={x.shape} dtype={x.dtype}")
+    for index, reference in enumerate(function.outputs or ()):
+        y = reference()
+        lines.append(f"    output {index}: " + ("not available" if y is None else f"shape={y.shape} dtype={y.dtype}"))
+    return kind("\n".join(lines))

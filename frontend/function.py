@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import copy
+import warnings
 import weakref
 from typing import Any
 
 from .backends import cuda
-from .backprop import wrong_gradient
 from .configuration import force_backprop_mode, no_backprop_mode
-from .errors import GradientTypeError
+from .errors import GradientTypeError, wrong_gradient
 from .function_hook import FunctionHook
 from .function_node import FunctionNode
 from .utils.arrays import is_array
@@ -232,6 +232,8 @@ class Function:
 
     def retain_outputs(self, indexes: Any, retain_after_backward: bool = False) -> None:
         """Keep these outputs for `backward`, as ``self.output_data``; to be called in `forward`."""
+        if retain_after_backward:
+            warnings.warn("retain_after_backward option has no effect", DeprecationWarning, stacklevel=2)
         self.node.retain_outputs(indexes)
 
     def unchain(self) -> None:

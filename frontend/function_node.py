@@ -13,7 +13,14 @@ from .backends import cuda
 from .backends.chainerx import is_chainerx_array
 from .callsite import user_location
 from .configuration import config
-from .errors import ArrayTypeError, GradientTypeError, NaNError, UninitializedParameterError, explain_index
+from .errors import (
+    ArrayTypeError,
+    GradientTypeError,
+    NaNError,
+    UninitializedParameterError,
+    explain_index,
+    wrong_gradient,
+)
 from .function_hook import FunctionHook
 from .utils import type_check
 from .utils.arrays import AS_ARRAY, is_array
@@ -489,8 +496,5 @@ def select_gradients(function: FunctionNode, targets: tuple[int, ...], gxs: Any)
     inputs = function.inputs or ()
     if len(gxs) == len(inputs):
         return tuple([gxs[i] for i in targets])
-    from .backprop import wrong_gradient
-
     raise wrong_gradient(
-        function, f"number of gradients returned from backward is incorrect: {len(gxs)} != expected {len(inputs)}"
-    )
+        function, f"number of gradients returned from backward is incorrect: {len(gxs)} != expected {len(inputs)}")

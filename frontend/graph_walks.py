@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .epochs import Cut, Given, Whole
-from .function_node import FunctionNode
-from .variable import Variable
-from .variable_node import VariableNode
+
+if TYPE_CHECKING:
+    from .function_node import FunctionNode
+    from .variable import Variable
+    from .variable_node import VariableNode
 
 __all__ = ["between", "expand", "gradients_given", "unchain_behind"]
 

@@ -13,17 +13,21 @@ from kusari.ir import SCALAR, Symbol
 
 from . import optimizer_hooks
 from . import tape as _tape
+from .callsite import user_stacklevel
 from .configuration import config
 from .hyperparameter import Hyperparameter, HyperparameterProxy
 from .link import Link
 from .link.namespace import namespace_of
 from .link.walk import all_params
+from .pytorch_names import OPTIMIZER, answer
 from .update_rule import Hooks, UpdateRule
 
 __all__ = ["GradientMethod", "Hyperparameter", "HyperparameterProxy", "Optimizer", "UpdateRule"]
 
 _MOVED = ("GradientClipping", "GradientHardClipping", "GradientNoise", "Lasso", "WeightDecay")
 
+_NO_LOSS = ("{} returned {}: the loss must be a Variable of one element. To get at more than the loss, let the "
+            "function store it (self.y = y) or report it (kusari.report)")
 LARGEST_LOSS_SCALE = 65504  # the largest float16
 
 
@@ -78,7 +82,7 @@ class Optimizer:
             raise TypeError(f"optimization target must be a link, but is of {type(link)}")
         if not all_params(link) and (lost := _unregistered(link)):
             warnings.warn(f"{type(link).__name__} has no parameters to update: {lost} was not assigned inside "
-                          "init_scope(), so that it is neither trained nor saved", stacklevel=2)
+                          "init_scope(), so that it is neither trained nor saved", stacklevel=user_stacklevel())
         self.target = link
         self.t = 0
         self.epoch = 0
@@ -237,6 +241,10 @@ class GradientMethod(Optimizer):
         self.hyperparam = Hyperparameter()
         self._use_fp32_update = False
 
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{name}={value!r}" for name, value in self.hyperparam.get_dict().items())
+        return f"{type(self).__name__}({settings})"
+
     def create_update_rule(self) -> UpdateRule:
         """Return a new update rule; every optimizer overrides this."""
         raise NotImplementedError(f"{type(self).__name__} must override create_update_rule()")
@@ -285,6 +293,8 @@ class GradientMethod(Optimizer):
             else:
                 for param in target.params():
                     param.zerograd()
+            if not hasattr(loss, "backward"):
+                raise TypeError(_NO_LOSS.format(getattr(lossfun, "__qualname__", type(lossfun).__name__), type(loss)))
             loss.backward(loss_scale=self._loss_scale)
             del loss
         if self._reducer is not None:
@@ -378,6 +388,9 @@ class GradientMethod(Optimizer):
             for param in self.target.params():
                 if param.update_rule is not None:
                     param.update_rule.use_fp32_update(flag)
+
+
+answer(Optimizer, OPTIMIZER)
 
 
 def bias_corrected(rate: float, beta1: float, beta2: float, t: Any, what: str) -> Any:

@@ -17,6 +17,7 @@ from .function_node import FunctionNode
 from .lazy import lazy
 
 MOST_FORMULAS = 4096
+_ndarray = np.ndarray
 NOTHING: Mapping[Value, Value] = MappingProxyType({})
 _formulas: dict[Any, Formula] = {}
 
@@ -47,14 +48,15 @@ class Structured(FunctionNode):
         formula = self._formula = self.formula(inputs)
         if config.enable_backprop:
             self._input_indexes_to_retain, self._output_indexes_to_retain = formula.retained
+        are_plain = True
         for x in inputs:
-            if type(x) is not np.ndarray and hasattr(x, "instead"):  # only types matter
-                return tuple([x.instead(v.shape, v.tensor.dtype) for v in formula.outputs])
+            if type(x) is not _ndarray:
+                if hasattr(x, "instead"):  # only types matter
+                    return tuple([x.instead(v.shape, v.tensor.dtype) for v in formula.outputs])
+                are_plain = False
         if self.evaluate is not None:
             return self.evaluate(inputs)
-        if type(inputs[0]) is not np.ndarray:
-            return formula.compute_on(backend.get_array_module(*inputs), inputs)
-        return formula.compute(*inputs)
+        return formula.compute(*inputs) if are_plain else formula.compute_on(backend.get_array_module(*inputs), inputs)
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         formula = self._formula or self.formula(self.inputs)

@@ -14,7 +14,9 @@ from .backends.chainerx import is_chainerx_array
 from .configuration import config
 from .epochs import Arrays, Given
 from .errors import GradientError, GradientTypeError
+from .graph_walks import unchain_behind
 from .operators import Operators
+from .pytorch_names import VARIABLE, answer
 from .utils.arrays import add_arrays, check_array, is_array
 from .variable_devices import VariableDevices
 from .variable_node import VariableNode
@@ -358,7 +360,6 @@ class Variable(VariableText, VariableDevices, Operators):
 
     def unchain_backward(self) -> None:
         """Cut the graph everywhere behind this variable: nothing before it is kept any longer."""
-        from .graph_walks import unchain_behind
         unchain_behind(self.node)
 
     def backward(self, retain_grad: bool = False, enable_double_backprop: bool = False,
@@ -439,12 +440,18 @@ class Variable(VariableText, VariableDevices, Operators):
         return copied
 
 
+answer(Variable, VARIABLE)
+
+
 def output_variable(array: Any, requires_grad: bool) -> Variable:
     """Return a variable without looking at its array: for arrays that functions computed."""
     variable = Variable.__new__(Variable)
     variable._array = array
     variable._requires_grad = requires_grad
     return variable
+
+
+VariableNode.new_variable = output_variable
 
 
 def as_variable(obj: Any) -> Variable:

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from .function_node import FunctionNode
@@ -26,6 +27,7 @@ class VariableNode:
         backprop_ids (set): The graphs of ChainerX in which its array wants a gradient; None where none was named.
     """
 
+    new_variable: ClassVar[Callable[[Any, bool], Variable]]  # `output_variable`, which its module installs
     data: Any = None
     name: str | None = None
     rank = 0
@@ -85,9 +87,7 @@ class VariableNode:
         """Return the variable of this node; a new one on the same node when the old one is gone."""
         variable = self.get_variable_or_none()
         if variable is None:
-            from .variable import output_variable
-
-            variable = output_variable(self.data, self.requires_grad)
+            variable = VariableNode.new_variable(self.data, self.requires_grad)
             if self.name is not None:
                 variable._name = self.name
             variable._node = self

@@ -21,6 +21,7 @@ class VariableText:
     _name: str | None
     grad: Any
     creator_node: Any
+    item: Callable[[], Any]
 
     def summary(self) -> str:
         """Return ``<variable name>``, or the address where there is no name."""
@@ -62,6 +63,10 @@ class VariableText:
         rows = [("shape", array.shape), ("dtype", array.dtype), ("creator", getattr(self.creator_node, "label", "-")),
                 ("gradient", "no" if self.grad is None else "yes")]
         return facts(self.summary(), rows, text).html
+
+    def __format__(self, spec: str) -> str:
+        """Format a variable of one element as its value, ``f"{loss:.3f}"``; without a format any as ``str`` does."""
+        return format(self.item() if spec else str(self), spec)
 
     def __repr__(self) -> str:
         return self._show(numpy.array2string, ", ")

@@ -151,7 +151,7 @@ class Builder:
         self.emit(PRIMITIVES["assign"], state, new)
 
     def detached(self, x: Value) -> Value:
-        """``x``, through which no gradient goes: for what has the same gradient whether or not it depends on ``x``."""
+        """``x`` without a gradient: for values whose gradients are the same whether or not they depend on ``x``."""
         return x
 
     def apply(self, function: Any, *inputs: Value) -> tuple[Value, ...]:

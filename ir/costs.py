@@ -15,8 +15,8 @@ is how each was measured, on two cores of an EPYC with AVX2; ``benchmarks/costs.
   barriers and operands that lie in no near cache the rest.
 * Waking threads [steps of small networks, at the size where one thread and two take the same time]; half as much work
   is enough where instructions are few and long, as there are few barriers.
-* Cycles of convolutions [each kernel in a loop, with that part and without; ``benchmarks/choices.py`` compares counts
-  with times].
+* Cycles of convolutions and products [each kernel in a loop, with that part and without; of products fitted to some 750
+  shapes with AVX-512 and AVX2, decision 3; ``benchmarks/choices.py`` compares counts with times].
 """
 from __future__ import annotations
 
@@ -42,6 +42,14 @@ PRODUCT_CYCLES = 0.5    # a multiply-add of vectors
 LOAD_CYCLES = 0.9       # a vector that mostly lies in two cache lines
 BROADCAST_CYCLES = 0.5  # an element to all lanes
 COPY_CYCLES = 3.0       # a vector copied to a panel
+TURN_CYCLES = 4.0       # a vector of a square that is transposed: of a panel, or of results
+READ_CYCLES = 2.5       # a cache line from behind the first cache, at the least: arithmetic hides behind it
+RESULT_CYCLES = 0.9     # a vector of results
+LANE_CYCLES = 1.2       # a step in adding up the lanes of several vectors
+SUMS_CYCLES = 1.5       # a vector of sums that waits in a cache: loaded, added to, stored
+PARTS_RATIO = 1.15      # the time of reading a matrix in panels, a few vectors of each line, over that of reading lines
+CLASH_CYCLES = 20.0     # a vector stored among many whose places share the sets of a cache
+CLASH_RATIO = 1.3       # the time of arithmetic on operands that share the sets of a cache
 ADD_CYCLES = 4.0        # a vector added to an image
 GATHER_CYCLES = 3.5     # a piece of a panel
 # For each size of Winograd's tiles: one vector of a tile transformed to its points or back; one vector of weights
@@ -51,6 +59,8 @@ WINOGRAD_TILE_CYCLES = {2: 45, 4: 170}
 WINOGRAD_SHARED_WEIGHT_CYCLES = {2: 200, 4: 400}
 WINOGRAD_OWN_WEIGHT_CYCLES = {2: 80, 4: 150}
 WINOGRAD_GRADIENT_CYCLES = {2: 70, 4: 120}
+
+PAGE_BYTES = 1 << 12  # lines whole pages apart share the sets of a cache
 
 _SLOWER = frozenset(("true_divide", "sqrt", "floor_divide", "remainder"))
 

@@ -22,6 +22,7 @@ class Trait(Flag):
     WRITES = auto()       # changes state outside the graph: never dropped, kept in order
     OPAQUE = auto()       # runs Python: kept in order with WRITES, RANDOM and other OPAQUE nodes
     CONFINED = auto()     # OPAQUE, but its Python reads no state of the graph, and keeps none of its operands
+    FILLS = auto()        # OPAQUE, and its function also takes arrays for its outputs, which it fills and returns
 
 
 EFFECTS = Trait.RANDOM | Trait.WRITES | Trait.OPAQUE
@@ -49,6 +50,7 @@ class Op:
     is_view: bool = field(init=False)
     is_opaque: bool = field(init=False)
     is_confined: bool = field(init=False)
+    fills: bool = field(init=False)
     writes: bool = field(init=False)
     has_effect: bool = field(init=False)
 
@@ -56,6 +58,7 @@ class Op:
         object.__setattr__(self, "is_view", Trait.VIEW in self.traits)
         object.__setattr__(self, "is_opaque", Trait.OPAQUE in self.traits)
         object.__setattr__(self, "is_confined", Trait.CONFINED in self.traits)
+        object.__setattr__(self, "fills", Trait.FILLS in self.traits)
         object.__setattr__(self, "writes", Trait.WRITES in self.traits)
         object.__setattr__(self, "has_effect", bool(self.traits & EFFECTS))
 

@@ -227,7 +227,7 @@ class GATHER:
 
 
 def line_index(indices: Any, axis: int) -> tuple[Any, ...]:
-    """Return what indexes the elements of lines along ``axis`` that ``indices`` name."""
+    """Return an index of the elements of lines along ``axis`` that ``indices`` name."""
     xp = module_of(indices)
     return tuple([indices if i == axis else xp.arange(n).reshape(-1, *(1,) * (indices.ndim - 1 - i))
                   for i, n in enumerate(indices.shape)])
@@ -235,7 +235,7 @@ def line_index(indices: Any, axis: int) -> tuple[Any, ...]:
 
 @primitive("put")
 class PUT:
-    """Zeros with ``n`` elements along ``axis`` but for what is put where an index names: the gradient of ``gather``."""
+    """Zeros with ``n`` elements along ``axis``, and elements put where an index names: the gradient of ``gather``."""
 
     @staticmethod
     def call(attrs: Attrs, x: Any, indices: Any) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kusari.ir import Builder, Graph, Node, TensorType, Value
+from kusari.ir.costs import PAGE_BYTES
 
 from .analysis import Analysis, in_place_of, rewrite_sums, total
 from .order import Partition, arrange, arrange_runs, dependencies
@@ -329,7 +330,7 @@ NARROW_ROWS = 5, 28   # of products that take the matrix straight: fewer read ea
 BATCH_ROWS = 29, 128  # of products that take it transposed: rows are packed, and the matrix passes by as it lies
 PACKED_BYTES = 1 << 19        # of such rows
 LARGE_MATRIX_BYTES = 1 << 23  # larger ones come from memory, and are best read from start to end
-PAGE_BYTES, CONFLICT_LINES = 1 << 12, 512  # lines whole pages apart share the sets of a cache: room for so many
+CONFLICT_LINES = 512          # of lines whole pages apart a cache has room for so many
 
 
 def share_transposes(graph: Graph) -> Graph:

@@ -48,10 +48,6 @@ def hoist_random(graph: Graph) -> Graph:
     return graph.with_nodes([*front, *rest])
 
 
-def _padded(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-
-
 class _Life:
     """For each value the owner of its buffer (``root``), and for each root its last read.
 
@@ -159,84 +155,113 @@ def plan(graph: Graph, *, copy_in_below: int = 0, copy_out_below: int = 0, kept:
     of ``scratch`` runs, so many bytes of the arena belong to no value. ``KUSARI_CHECK=1`` checks the plan by
     simulation.
     """
-    life = _Life(graph)
-    made: list[Block] = []
-    parts: dict[Value, tuple[Block, int]] = {}  # roots in the arena, with their offset in their block
-
-    def take(size: int, born: int) -> Block:
-        made.append(Block(size, born))
-        return made[-1]
-
-    externals = list(graph.sources())
-    slots: dict[Value, Slot] = {}  # of roots
-    for i, v in enumerate(externals):
-        small = i < len(graph.inputs) and isinstance(v.type, TensorType) and 0 < v.type.nbytes < copy_in_below
-        if small:
-            parts[v] = take(_padded(v.tensor.nbytes), -1), 0
-        slots[v] = Arena(0) if small else External(i)
-    kept_roots = {life.root[v] for v in kept}
-    for v in graph.outputs:
-        root = life.root[v]
-        if root in slots or root in kept_roots or not isinstance(v.type, TensorType):
-            continue
-        if v.type.nbytes >= copy_out_below:
-            slots[root] = External(len(externals))
-            externals.append(v if life.covers(v) else root)
-    for i, node in enumerate(graph.nodes):
-        if node.op.name == "assign" and isinstance(slots.get(node.inputs[0]), External):
-            root = _in_place(graph, life, i)
-            if root is not None and root not in slots:
-                slots[root] = slots[node.inputs[0]]
-    life.join(graph, slots)
-
-    blocks: dict[Value, Block] = {}  # of roots in the arena that will be freed
-    stage = stages(graph)  # whose nodes run at the same time
-    for i, node in enumerate(graph.nodes):
-        first, end = stage[i]
-        if scratch and (size := scratch.get(node)):
-            take(_padded(size), first).dies = end
-        if not node.op.is_view:
-            for k, v in enumerate(node.outputs):
-                if v in slots or not isinstance(v.type, TensorType):
-                    continue
-                whole, offset = life.joint.get(v, (v, 0))
-                block = blocks.get(whole) or (_inherit(node, k, i, first, life, blocks) if whole is v else None)
-                size = _padded(whole.tensor.nbytes)
-                if block is None:
-                    block = take(size, first)
-                slots[v], parts[v] = Arena(0), (block, offset)
-                if size:
-                    blocks[whole] = block
-        for v in dict.fromkeys((*node.inputs, *node.outputs)):
-            root = life.block(v)
-            if root in blocks and life.last(root) <= i:
-                blocks.pop(root).dies = end
-
-    end = place([b for b in made if b.size])
-    slots.update((v, Arena(block.offset + offset)) for v, (block, offset) in parts.items())
-    every = {v: moved(slots[r], life.offset.get(v, 0)) for v, r in life.root.items() if r in slots}
-    found = Plan(graph, every, tuple(externals), end)
+    found = _Planner(graph)
+    found.sources(copy_in_below)
+    found.outputs(copy_out_below, kept)
+    found.states()
+    found.results(scratch or {})
+    planned = found.plan()
     if os.environ.get("KUSARI_CHECK", "0") not in ("", "0"):
-        check_plan(found, ALIGNMENT_BYTES)
-    return found
+        check_plan(planned, ALIGNMENT_BYTES)
+    return planned
 
 
-def _inherit(node: Node, output: int, at: int, first: int, life: _Life,
-             blocks: dict[Value, Block]) -> Block | None:
-    """Take over the block of an input that dies in ``node`` and may be overwritten by ``output``; None without one.
+class _Planner:
+    """Gives each root a slot, in the order of the methods below: earlier ones have the choice.
 
-    The input has no other reader from node ``first`` on, with which the stage of ``node`` begins.
+    ``slots`` are of roots; those in the arena get their offset in the end, from their ``parts``: a block and an offset
+    in it. ``open`` are the blocks of roots that will be read again.
     """
-    if node.op.is_opaque:
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph, self.life = graph, _Life(graph)
+        self.externals = list(graph.sources())
+        self.slots: dict[Value, Slot] = {}
+        self.parts: dict[Value, tuple[Block, int]] = {}
+        self.open: dict[Value, Block] = {}
+        self._blocks: list[Block] = []
+
+    def take(self, nbytes: int, born: int) -> Block:
+        """Return a new block for a value of so many bytes."""
+        self._blocks.append(Block(-(-nbytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES, born))
+        return self._blocks[-1]
+
+    def sources(self, copy_in_below: int) -> None:
+        """Sources are external; small inputs are copied to the arena."""
+        for i, v in enumerate(self.externals):
+            small = i < len(self.graph.inputs) and isinstance(v.type, TensorType) and 0 < v.type.nbytes < copy_in_below
+            if small:
+                self.parts[v] = self.take(v.tensor.nbytes, -1), 0
+            self.slots[v] = Arena(0) if small else External(i)
+
+    def outputs(self, copy_out_below: int, kept: Collection[Value]) -> None:
+        """Outputs own an external buffer, but for small ones and those in ``kept``, which are copied."""
+        roots = {self.life.root[v] for v in kept}
+        for v in self.graph.outputs:
+            root = self.life.root[v]
+            large = isinstance(v.type, TensorType) and v.type.nbytes >= copy_out_below
+            if large and root not in self.slots and root not in roots:
+                self.slots[root] = External(len(self.externals))
+                self.externals.append(v if self.life.covers(v) else root)
+
+    def states(self) -> None:
+        """New state is computed in the buffer of the old where it may be."""
+        for i, node in enumerate(self.graph.nodes):
+            if node.op.name == "assign" and isinstance(self.slots.get(node.inputs[0]), External):
+                root = _in_place(self.graph, self.life, i)
+                if root is not None and root not in self.slots:
+                    self.slots[root] = self.slots[node.inputs[0]]
+
+    def results(self, scratch: Mapping[Node, int]) -> None:
+        """Other results lie in the arena: in their ``concat``, in the block of an input that dies, or in a new one."""
+        self.life.join(self.graph, self.slots)
+        stage = stages(self.graph)  # whose nodes run at the same time
+        for i, node in enumerate(self.graph.nodes):
+            first, end = stage[i]
+            if size := scratch.get(node):
+                self.take(size, first).dies = end
+            if not node.op.is_view:
+                for k, v in enumerate(node.outputs):
+                    if v not in self.slots and isinstance(v.type, TensorType):
+                        self._place(node, k, i, first)
+            for v in dict.fromkeys((*node.inputs, *node.outputs)):
+                root = self.life.block(v)
+                if root in self.open and self.life.last(root) <= i:
+                    self.open.pop(root).dies = end
+
+    def _place(self, node: Node, output: int, at: int, first: int) -> None:
+        v = node.outputs[output]
+        whole, offset = self.life.joint.get(v, (v, 0))
+        block = self.open.get(whole) or (self._inherited(node, output, at, first) if whole is v else None)
+        if block is None:
+            block = self.take(whole.tensor.nbytes, first)
+        self.slots[v], self.parts[v] = Arena(0), (block, offset)
+        if whole.tensor.nbytes:
+            self.open[whole] = block
+
+    def _inherited(self, node: Node, output: int, at: int, first: int) -> Block | None:
+        """Take over the block of an input that dies in ``node`` and may be overwritten by an output; None without one.
+
+        The input has no other reader from node ``first`` on, with which the stage of ``node`` begins.
+        """
+        if node.op.is_opaque:
+            return None
+        life, allowed = self.life, overwritable(node, output)
+        for i in allowed:
+            root = life.root[node.inputs[i]]
+            if root not in self.open or life.last(root) != at or not life.covers(node.inputs[i]):
+                continue
+            reads = life.reads[root]
+            if reads[bisect_left(reads, first)] < at:
+                continue
+            if all(j in allowed for j, v in enumerate(node.inputs) if life.block(v) is root):
+                return self.open.pop(root)
         return None
-    allowed = overwritable(node, output)
-    for i in allowed:
-        root = life.root[node.inputs[i]]
-        if root not in blocks or life.last(root) != at or not life.covers(node.inputs[i]):
-            continue
-        reads = life.reads[root]
-        if reads[bisect_left(reads, first)] < at:
-            continue
-        if all(j in allowed for j, v in enumerate(node.inputs) if life.block(v) is root):
-            return blocks.pop(root)
-    return None
+
+    def plan(self) -> Plan:
+        """Place the blocks in the arena; views lie where their roots do."""
+        end = place([b for b in self._blocks if b.size])
+        self.slots.update((v, Arena(block.offset + offset)) for v, (block, offset) in self.parts.items())
+        every = {v: moved(self.slots[r], self.life.offset.get(v, 0))
+                 for v, r in self.life.root.items() if r in self.slots}
+        return Plan(self.graph, every, tuple(self.externals), end)

@@ -135,7 +135,7 @@ def dump_to(directory: Path, graph: Graph) -> Observer:
 
 
 def observer_from_environment(graph: Graph) -> Observer | None:
-    """Return what ``KUSARI_LOG`` and ``KUSARI_DUMP`` ask for; None if that is nothing."""
+    """Return the observer that ``KUSARI_LOG`` and ``KUSARI_DUMP`` ask for, or None."""
     observers: list[Observer] = []
     if "passes" in [word.strip() for word in os.environ.get("KUSARI_LOG", "").split(",")]:
         observers.append(log_pass)

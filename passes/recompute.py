@@ -120,7 +120,7 @@ def search(graph: Graph, memory: str | float, now: int, size: Callable[[Recomput
 
 def _rounds(graph: Graph, budget: Budget, now: int, size: Callable[[Recomputed], int], choices: int,
             cut: int | None = None) -> tuple[Recomputed, int]:
-    """Cut the graph, and what comes of it, for a budget; return the best that was found, and its bytes."""
+    """Cut the graph, and the graphs that come of it, for a budget; return the best that was found, and its bytes."""
     found, worth = Recomputed(graph, (), 0, 0), 0.0
     slices = Slices()
     for _ in range(1 if cut is not None else CUT_ROUNDS):

@@ -7,7 +7,7 @@ from kusari.ir import Graph, Node, Value
 
 
 def update_in_parts(graph: Graph) -> Graph:
-    """Update what has its gradient before Python waits for the next ones; the same graph where it does not wait."""
+    """Update parameters with gradients before Python waits for the next ones; the same graph if it does not wait."""
     return update_early(graph) if any(n.op.is_confined and n.outputs for n in graph.nodes) else graph
 
 

@@ -243,6 +243,8 @@ class Frame:
         arrays = [self.array(v) if isinstance(v.type, TensorType) else self.tokens[v] for v in node.inputs]
         if node.op.is_opaque and not node.op.is_confined:  # it may keep its operands, and their memory is reused
             arrays = [a.copy() if v in self._views else a for v, a in zip(node.inputs, arrays, strict=True)]
+        if node.op.fills:
+            arrays += [self.array(v) for v in node.outputs]
         try:
             results = node.op.call(node.attrs, *arrays)
         except RunError as fault:  # its own word that this is another call
@@ -255,6 +257,8 @@ class Frame:
             raise
         if node.op.is_opaque:
             self._run.append((node, results, self.noting and self.noting()))
+        if node.op.fills:
+            return
         try:
             for value, result in zip(node.outputs, results, strict=True):
                 if isinstance(value.type, TensorType):

@@ -88,7 +88,7 @@ def _entry() -> int | None:
 
 
 class _TimedFrame:
-    """The timed work of one frame; ``restore`` puts back what was there before."""
+    """The timed work of one frame; ``restore`` puts the former work back."""
 
     def __init__(self, frame: Frame, entry: int | None, note: Callable[[Timing], None]) -> None:
         self._frame, self._note = frame, note

@@ -235,11 +235,14 @@ def to_gpu(array: Any, device: Any = None, stream: Any = None) -> Any:
     Args:
         array: A NumPy or CuPy array, a scalar, None, or a list or tuple of them.
         device: A number or a device; None means the current one.
-        stream: A CUDA stream to copy in.
+        stream: A CUDA stream to copy in (deprecated).
 
     Raises:
         DeviceError: There is no CuPy or no card.
     """
+    if stream is not None:
+        warnings.warn("The stream option is deprecated in chainer.backends.cuda.to_gpu. Please remove it.",
+                      DeprecationWarning, stacklevel=2)
     check_cuda_available()
     if isinstance(array, (list, tuple)):
         return type(array)([to_gpu(one, device, stream) for one in array])
@@ -310,11 +313,7 @@ def _device_of(*args: Any) -> Any:
     return DummyDevice
 
 
-def get_array_module(*args: Any) -> Any:
-    """Return ``cupy`` when an argument is a CuPy array (or holds one), else ``numpy``."""
-    from ..backend import get_array_module as find
-
-    return find(*args)
+get_array_module: Callable[..., Any]  # `kusari.backend.get_array_module`, which that module installs
 
 
 def memoize(for_each_device: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

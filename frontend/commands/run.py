@@ -59,9 +59,10 @@ def main(options: argparse.Namespace) -> int:
     """Run the script and return its exit code; where it fails as one of several ranks, the others end with it."""
     code = _traced(options) if options.trace is not None or options.profile else execute(
         options.script, options.arguments, options.no_numpy_aliases)[0]
-    hook = sys.modules.get("kusari.distributed.global_except_hook")
-    if code and hook is not None:
-        hook.abort()
+    if code:
+        from ..distributed import global_except_hook  # also where the script has not come to its import
+
+        global_except_hook.abort()
     return code
 
 

@@ -19,7 +19,7 @@ INFINITY = math.inf
 
 
 @elementwise("BernoulliLogProb")
-def _bernoulli(xp: Any, x: Any, logit: Any) -> Any:
+def _bernoulli_log_prob(xp: Any, logit: Any, x: Any) -> Any:
     # x log p + (1 - x) log(1 - p), where neither logarithm is computed of something next to 0, and infinite log-odds
     # are not multiplied by 0.
     above = xp.where(x == 1, 0.0, xp.maximum(logit, 0.0)) * (1 - x)
@@ -81,7 +81,7 @@ class Bernoulli(Distribution):
     def log_prob(self, x: Any) -> Any:
         logit = self.logit
         x = given(x, logit)
-        y = _bernoulli(x, logit)
+        y = _bernoulli_log_prob(logit, x)
         return _binary(y, x) if self.binary_check else y
 
     def prob(self, x: Any) -> Any:

@@ -111,8 +111,8 @@ class _LocScale(Distribution):
         return "real"
 
 
-@elementwise("LaplaceQuantile")
-def _laplace_quantile(xp: Any, x: Any) -> Any:
+@elementwise("LaplaceICDF")
+def _laplace_icdf(xp: Any, x: Any) -> Any:
     return xp.where(x < 0.5, xp.log(xp.minimum(2 * x, 1.0)), -xp.log(xp.minimum(2 - 2 * x, 1.0)))
 
 
@@ -137,7 +137,7 @@ class Laplace(_LocScale):
         return _laplace_cdf((x - self.loc) / self.scale)
 
     def icdf(self, x: Any) -> Any:
-        return self.loc + self.scale * _laplace_quantile(as_variable(x))
+        return self.loc + self.scale * _laplace_icdf(as_variable(x))
 
     def sample_n(self, n: int) -> Any:
         return self.icdf(noise("uniform", self.loc, n, 0.0, 1.0))

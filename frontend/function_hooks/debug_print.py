@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Any, TextIO
 
 from ..function_hook import FunctionHook
@@ -12,7 +13,7 @@ class PrintHook(FunctionHook):
     """Prints a description of inputs (and output gradients) before every function runs.
 
     Args:
-        sep (str): Goes between the parts of a line.
+        sep (str): Goes between the parts of a line (deprecated).
         end (str): Ends each part.
         file: A file to print to; standard output by default.
         flush (bool): Flush after each part.
@@ -35,6 +36,9 @@ class PrintHook(FunctionHook):
     name = "PrintHook"
 
     def __init__(self, sep: str | None = None, end: str = "\n", file: TextIO | None = None, flush: bool = True) -> None:
+        if sep is not None:
+            warnings.warn("sep argument in chainer.function_hooks.PrintHook is deprecated.", DeprecationWarning,
+                          stacklevel=2)
         self.sep = sep
         self.end = end
         self.file = file

@@ -1,4 +1,8 @@
 """The functions of Variables: ``import kusari.functions as F``."""
+from ..broadcasting import broadcast_to as broadcast_to
+from ..broadcasting import sum_to as sum_to
+from ..pytorch_names import FUNCTIONS as _FUNCTIONS
+from ..pytorch_names import answer_in_module as _answer
 from .activation.rectifiers import clipped_relu as clipped_relu
 from .activation.rectifiers import crelu as crelu
 from .activation.rectifiers import elu as elu
@@ -21,8 +25,6 @@ from .array.axes import rollaxis as rollaxis
 from .array.axes import swapaxes as swapaxes
 from .array.axes import transpose as transpose
 from .array.broadcast import broadcast as broadcast
-from .array.broadcast import broadcast_to as broadcast_to
-from .array.broadcast import sum_to as sum_to
 from .array.cast import cast as cast
 from .array.depth import depth2space as depth2space
 from .array.depth import space2depth as space2depth
@@ -222,3 +224,5 @@ from .rnn.n_step import n_step_gru as n_step_gru
 from .rnn.n_step import n_step_lstm as n_step_lstm
 from .rnn.n_step import n_step_rnn as n_step_rnn
 from .util.forget import forget as forget
+
+_answer(globals(), _FUNCTIONS)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from ..dataset.iterator import Iterator
+from ..utils.experimental import experimental
 
 
 class DaliIterator(Iterator):
@@ -17,6 +18,7 @@ class DaliIterator(Iterator):
     """
 
     def __init__(self, pipeline: Any, repeat: bool = True) -> None:
+        experimental("DaliIterator")
         self.pipeline = pipeline
         self._repeat = repeat
         self._size: int | None = None  # known once the pipeline is built

@@ -14,6 +14,7 @@ from .. import link_hook as _link_hook
 from ..device_resident import DeviceResident, DeviceResidentsVisitor
 from ..epochs import Attributes
 from ..parameter import Parameter
+from ..pytorch_names import LINK, answer
 from ..tape import current as _current
 from ..utils.arrays import is_array, no_array
 from .namespace import entries_of
@@ -458,6 +459,9 @@ class Link(WatchedNamespace, DeviceResident):
         for name in sorted(self._persistent):
             entries[name] = serializer(name, entries[name])
         changed()
+
+
+answer(Link, LINK)
 
 
 def _entry(link: Link, name: str) -> Any:

@@ -1,6 +1,10 @@
 """Links: layers with parameters, and models made of them."""
 
-from . import caffe as caffe
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ..pytorch_names import LINKS as _LINKS
+from ..pytorch_names import hint as _hint
 from .activation.maxout import Maxout as Maxout
 from .activation.prelu import PReLU as PReLU
 from .activation.swish import Swish as Swish
@@ -66,6 +70,9 @@ from .rnn.tree_lstm import ChildSumTreeLSTM as ChildSumTreeLSTM
 from .rnn.tree_lstm import NaryTreeLSTM as NaryTreeLSTM
 from .theano.theano_function import TheanoFunction as TheanoFunction
 
+if TYPE_CHECKING:
+    from . import caffe as caffe
+
 __all__ = [
     "BatchNormalization", "BatchRenormalization", "Bias", "Bilinear", "BinaryHierarchicalSoftmax", "BlackOut",
     "CRF1d", "ChildSumTreeLSTM", "Classifier", "Convolution1D", "Convolution2D", "Convolution3D", "ConvolutionND",
@@ -77,3 +84,9 @@ __all__ = [
     "PReLU", "Parameter", "Scale", "SimplifiedDropconnect", "StatefulGRU", "StatefulMGU", "StatefulPeepholeLSTM",
     "StatefulZoneoutLSTM", "StatelessGRU", "StatelessLSTM", "StatelessMGU", "Swish",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "caffe":  # few programs use it
+        return importlib.import_module(".caffe", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_hint(name, _LINKS)}")

@@ -292,7 +292,7 @@ def _random(g: Any, attrs: Any) -> str:
 
 
 def _assign(g: Any, attrs: Any, state: str, new: str) -> tuple[()]:
-    # A file has no state: whoever exports a step makes outputs of what is written. `state` is what it was last.
+    # A file has no state: an exported step has outputs for written values. `state` is what it was last.
     origin = next((name for name, now in g.writes.items() if now == state), state)
     g.writes[origin] = new
     return ()

@@ -64,8 +64,7 @@ _OPERATORS: dict[tuple[str, int], Callable[..., Any]] = {
 
 
 def fake_as_funcnode(alt_func: Callable[..., Any], name: str,
-                     rename_attributes: Sequence[tuple[Any, str]] | None = None,
-                     experimental_warning: bool = True) -> Callable[..., Any]:
+                     rename_attributes: Sequence[tuple[Any, str]] | None = None) -> Callable[..., Any]:
     """Return ``alt_func`` such that exporting sees one function called ``name``, whatever it applies.
 
     Outside of an export nothing changes. ``external_converters`` of `export` says what the function becomes. Names of
@@ -78,7 +77,6 @@ def fake_as_funcnode(alt_func: Callable[..., Any], name: str,
         rename_attributes: Pairs of an argument's position or keyword and the attribute's name. Arguments that hold no
             Variable are attributes of ``param.func``; by default ``argN``, or the keyword. Keywords that are not given
             count with their defaults.
-        experimental_warning: Accepted for compatibility.
 
     Returns:
         Callable: In an export it returns Variables in place of arrays.

@@ -1,6 +1,8 @@
 """Errors and warnings of static functions."""
 from __future__ import annotations
 
+from types import TracebackType
+
 from ..errors import KusariError
 
 
@@ -18,3 +20,16 @@ class NotCompilable(Exception):
 
 class Refused(NotCompilable):
     """An optimizer has such a part as it is now; it may be another later."""
+
+
+def without_observing(traceback: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without the frames that watch a call, which define-by-run does not have."""
+    frames: list[TracebackType] = []
+    while traceback is not None:
+        if not traceback.tb_frame.f_globals.get("__name__", "").startswith("kusari.static."):
+            frames.append(traceback)
+        traceback = traceback.tb_next
+    kept: TracebackType | None = None
+    for found in reversed(frames):
+        kept = TracebackType(kept, found.tb_frame, found.tb_lasti, found.tb_lineno)
+    return kept

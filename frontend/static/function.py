@@ -16,6 +16,7 @@ from kusari.runtime.frame import RunError
 
 from .. import environment
 from ..backends.cuda import is_cupy_array
+from ..callsite import user_stacklevel
 from ..configuration import config
 from ..explanation import SUMMARY, Explanation
 from ..link import Link
@@ -25,7 +26,7 @@ from .collector import without_collector
 from .compile.memory import checked
 from .compile.profitability import reason_against
 from .decorated import Decorated, Decorator, P, R
-from .errors import StaticGraphError, StaticGraphWarning
+from .errors import StaticGraphError, StaticGraphWarning, without_observing
 from .follow.follow import Tail
 from .follow.joint_backward import backward_from
 from .mode import may_run
@@ -84,7 +85,7 @@ class StaticFunction:
             cache = None
             if on_links is None:
                 on_links = bool(args) and issubclass(type(args[0]), Link)
-            if on_links:  # the quickest way where it is one
+            if on_links:  # the fast path, if there is one
                 try:
                     caches = args[0]._static_caches
                     cache = caches[static] if type(caches) is dict else None
@@ -285,7 +286,10 @@ class StaticFunction:
 
     def _traced(self, cache: ScheduleCache, key: Any, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any],
                 tape: Tape, observation: Observation, inputs: Any) -> Any:
-        result = call_traced(self.fn, tape, observation, args, kwargs, bool(args) and owns_schedules(args[0]))
+        try:
+            result = call_traced(self.fn, tape, observation, args, kwargs, bool(args) and owns_schedules(args[0]))
+        except Exception as error:
+            raise error.with_traceback(without_observing(error.__traceback__))  # noqa: B904 (the same error)
         cache.hooked = observation.hooked
         if cache.hooked is not None:  # hooks of links want to see every call
             return tape.end(result)
@@ -325,7 +329,7 @@ class StaticFunction:
             return None
 
     def step_class(self) -> Any:
-        """Return what compiles a whole training step."""
+        """Return the class of compiled training steps."""
         return _sessions().SessionStep if self.in_session else Step
 
     def run_step(self, optimizer: Any, first: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -342,7 +346,7 @@ class StaticFunction:
             raise StaticGraphError(text)
         if text not in self._warned:
             self._warned.add(text)
-            warnings.warn(text, StaticGraphWarning, stacklevel=6)
+            warnings.warn(text, StaticGraphWarning, stacklevel=user_stacklevel())
 
     def entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CacheEntry | None:
         """Return the entry for these arguments, if there is one whose guards hold."""
@@ -454,6 +458,8 @@ def static_graph(*args: Any, **kwargs: Any) -> Any:
         return functools.partial(static_graph, **kwargs)
     if len(args) != 1 or not callable(args[0]):
         raise TypeError("static_graph decorates one function: @static_graph or @static_graph(strict=True)")
+    if isinstance(args[0], type):
+        raise TypeError(f"static_graph decorates functions, {args[0].__name__} is a class: decorate its forward")
     return StaticFunction(args[0], strict, verify, backend == "onnxruntime", memory,
                           bool(kwargs.get("force_test_define_by_run", False))).decorated()
 

@@ -27,7 +27,7 @@ def made() -> int:
 def free_memory(holders: Iterable[Holder], current: Holder) -> None:
     """Release the frames of idle ``holders``, the first ones first.
 
-    The others hold no more than the largest of them or ``KEPT_BYTES``: whoever changes between many shapes needs the
+    The others hold no more than the largest of them or ``KEPT_BYTES``: code that changes between many shapes needs the
     memory of two. Frames are made anew where they are needed again; calls in flight keep theirs.
     """
     sizes = [(s, s.nbytes) for s in holders if s is not current]

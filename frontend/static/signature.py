@@ -18,7 +18,7 @@ MANY_ARRAYS = 16  # from here on text is written with loops: a line for each arr
 
 
 def signature(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
-    """Append the leaves of the arguments to ``leaves`` and return what a schedule depends on, hashable."""
+    """Append the leaves of the arguments to ``leaves`` and return all else that a schedule depends on, hashable."""
     key: list[Any] = [config.train, config.enable_backprop]
     first = True
     for a in args:

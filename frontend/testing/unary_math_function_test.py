@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unittest
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -45,7 +46,7 @@ def unary_math_function_unittest(
         label_expected: The function's label, upper or lower case; by default its name.
         make_data: Called with a shape and a dtype; returns an input, a gradient and a second gradient. By default they
             are drawn from [-1, 1).
-        is_linear: Not needed anymore.
+        is_linear: Not needed anymore (deprecated).
         forward_options: Keyword arguments of `assert_allclose`.
         backward_options: Keyword arguments of `check_backward`.
         double_backward_options: Keyword arguments of `check_double_backward`.
@@ -58,6 +59,8 @@ def unary_math_function_unittest(
     ... class TestSin(unittest.TestCase):
     ...     pass
     """
+    if is_linear is not None:
+        warnings.warn("is_linear option is deprecated", DeprecationWarning, stacklevel=2)
     name = func.__name__
     if func_expected is None and not hasattr(numpy, name):
         raise ValueError(f"NumPy has no function {name!r}; give func_expected")

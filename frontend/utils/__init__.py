@@ -7,8 +7,9 @@ from typing import Any
 from . import argument, type_check
 from .arrays import force_array, force_type, size_of_shape, sum_to
 from .conv import get_conv_outsize, get_deconv_outsize
-from .experimental import experimental, nondeterministic
+from .experimental import experimental
 from .final import enable_final, final
+from .nondeterministic import nondeterministic
 from .sparse import CooMatrix, get_order, to_coo
 from .walker_alias import WalkerAlias
 

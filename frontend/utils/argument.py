@@ -1,9 +1,10 @@
 """Keyword arguments of functions that take ``**kwargs``."""
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
+
+from ..callsite import caller
 
 __all__ = ["assert_kwargs_empty", "check_unexpected_kwargs", "parse_kwargs"]
 
@@ -44,5 +45,4 @@ def assert_kwargs_empty(kwargs: Mapping[str, Any]) -> None:
 def _refuse(names: list[str]) -> None:
     """Raise TypeError in the name of the function that called the one of ours."""
     if names:
-        caller = sys._getframe(2).f_code.co_name
-        raise TypeError(f"{caller}() got unexpected keyword argument(s) {', '.join(map(repr, sorted(names)))}")
+        raise TypeError(f"{caller(2)}() got unexpected keyword argument(s) {', '.join(map(repr, sorted(names)))}")

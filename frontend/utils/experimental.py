@@ -27,19 +27,6 @@ def experimental(api_name: str) -> None:
         )
 
 
-def nondeterministic(f_name: str) -> None:
-    """Warn, where ``config.warn_nondeterministic`` is true, that results need not be the same in every run.
-
-    Args:
-        f_name (str): The source of what is not.
-    """
-    import kusari
-
-    if kusari.config.warn_nondeterministic:
-        warnings.warn("Potentially non-deterministic code is being executed while config.warn_nondeterministic is set. "
-                      f"Source: {f_name}", stacklevel=3)
-
-
 def renamed(kwargs: dict[str, Any], old: str, new: str, value: Any) -> Any:
     """Return an argument that was renamed: ``kwargs[old]``, with a warning, or else ``value``.
 

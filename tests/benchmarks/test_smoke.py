@@ -100,7 +100,7 @@ def test_report_of_ratios(report: str) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (("no_such_model",), "expected one of mushroom_mlp, mnist_mlp, "),
+    pytest.param(("no_such_model",), "expected one of mushroom_mlp, mnist_mlp, ", marks=pytest.mark.slow),
     pytest.param(("--only", "numpy"), "got numpy", marks=pytest.mark.slow),
     pytest.param(("--python", "torch"), "expected LIBRARY=PATH", marks=pytest.mark.slow),
 ])
@@ -181,6 +181,13 @@ def test_choices() -> None:
     assert "loss: " in text
 
 
+@pytest.mark.slow
+def test_choices_of_products() -> None:
+    text = bench("choices.py", "products", "--seconds", "0.001")
+    row = next(line for line in text.splitlines() if line.startswith("| lstm"))
+    assert row.count("(") == 3 and "loss: " in text, "all that can compute it are timed, and equal"
+
+
 def test_names_of_kernels() -> None:
     assert tuple(module("kernel_cases").CASES) == module("kernels").NAMES
 
@@ -195,6 +202,7 @@ def test_sweeps(tmp_path: Path) -> None:
     assert bench("sweeps.py", "--report", str(out)) == text[:text.index("\npicture")]
 
 
+@pytest.mark.slow
 def test_first_calls(capsys: pytest.CaptureFixture[str]) -> None:
     script = module("first_call")
     for phase in script.PHASES:

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kusari.codegen.contractions import GemmOperand, GemmSpec
-from kusari.codegen.llvm.contraction.gemm.kernel import gemm_kernel, matrices
-from kusari.codegen.llvm.contraction.gemm.lines import suits_lines
-from kusari.codegen.llvm.contraction.gemm.outer import choose, suits_rows_first
-from kusari.codegen.llvm.contraction.gemm.stream import suits_stream
+from kusari.codegen.llvm.contraction.gemm.choose import candidates, choose, matrices
+from kusari.codegen.llvm.contraction.gemm.kernel import gemm_kernel
+from kusari.codegen.llvm.contraction.gemm.outer import choose as choose_tile
+from kusari.codegen.llvm.contraction.gemm.outer import suits_rows_first
 from kusari.codegen.target import TARGETS
 from kusari.ir import Arg, Call, Lit, evaluate
 
@@ -20,7 +20,7 @@ F32, F64 = np.dtype("float32"), np.dtype("float64")
 TURNS = tuple(TARGETS)  # vectors of any width run anywhere
 
 
-def multiply(jit, spec: GemmSpec, operands=(), target="avx512", nth=1, l2_bytes=1 << 20):
+def multiply(jit, spec: GemmSpec, operands=(), target="avx512", nth=1, l2_bytes=1 << 20, algorithm=None):
     """Runs the kernel of ``spec`` on random matrices; returns its outputs and NumPy's."""
     rng = np.random.default_rng(1)
     lead = (spec.batch,)
@@ -29,7 +29,7 @@ def multiply(jit, spec: GemmSpec, operands=(), target="avx512", nth=1, l2_bytes=
     product = (a.mT if spec.transa else a).astype("d") @ (b.mT if spec.transb else b).astype("d")
     args = [product.astype(spec.dtype), *(np.broadcast_to(x, product.shape) for x in operands)]
     expected = [np.broadcast_to(evaluate(e, args), product.shape) for e in spec.exprs]
-    kernel = gemm_kernel(spec, replace(TARGETS[target], l2_bytes=l2_bytes))
+    kernel = gemm_kernel(spec, replace(TARGETS[target], l2_bytes=l2_bytes), algorithm)
     guard = 64
     flats = [np.full(product.size + guard, 77).astype(e.dtype) for e in expected]
     scratch = np.full(kernel.scratch * nth + 64, 255, np.uint8)
@@ -40,8 +40,8 @@ def multiply(jit, spec: GemmSpec, operands=(), target="avx512", nth=1, l2_bytes=
     return [f[:product.size].reshape(product.shape) for f in flats], expected
 
 
-def check(jit, spec, operands=(), target="avx512", nth=1, l2_bytes=1 << 20):
-    for actual, expected in zip(*multiply(jit, spec, operands, target, nth, l2_bytes), strict=True):
+def check(jit, spec, operands=(), target="avx512", nth=1, l2_bytes=1 << 20, algorithm=None):
+    for actual, expected in zip(*multiply(jit, spec, operands, target, nth, l2_bytes, algorithm), strict=True):
         assert actual.dtype == expected.dtype
         tolerance = (1e-12 if spec.dtype == F64 else 2e-6) * max(spec.k, 1) ** 0.5 * 4
         np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
@@ -86,16 +86,36 @@ def test_rows_meet_all_panels_where_much_passes_by(jit, shape, trans) -> None:
     operands = [np.random.default_rng(2).normal(size=(m, n)).astype(F32)]
     spec = GemmSpec(*shape, *trans, exprs=(Call("add", (Arg(0), Arg(1))),), operands=(GemmOperand(F32, n, 1),))
     cache = replace(TARGETS[target], l2_bytes=1 << 15)
-    assert suits_rows_first(matrices(spec), choose(matrices(spec), cache), cache)
+    assert suits_rows_first(matrices(spec), choose_tile(matrices(spec), cache), cache)
     check(jit, spec, operands, target, 1 + turn % 3, cache.l2_bytes)
     heavy = replace(spec, exprs=(Call("exp", (Call("minimum", (Arg(0), Lit(1.0))),)),), operands=())
     check(jit, heavy, (), target, 2, cache.l2_bytes)
 
 
 @given(st.integers(0, 70), st.integers(0, 90), st.integers(0, 80), st.booleans(), st.booleans(), st.integers(1, 4),
-       st.sampled_from(TURNS), st.integers(1, 5))
-def test_any_shape(jit, m, n, k, transa, transb, nth, target, batch) -> None:
-    check(jit, GemmSpec(m, n, k, transa, transb, batch=batch), target=target, nth=nth)
+       st.sampled_from(TURNS), st.integers(1, 5), st.integers(0, 3))
+def test_any_shape_by_any_algorithm(jit, m, n, k, transa, transb, nth, target, batch, turn) -> None:
+    spec = GemmSpec(m, n, k, transa, transb, batch=batch)
+    found = candidates(matrices(spec), TARGETS[target]) if m and n else ()
+    check(jit, spec, target=target, nth=nth, algorithm=found[turn % len(found)].name if found else None)
+
+
+@pytest.mark.parametrize(("shape", "transb", "expected"), [
+    ((1, 1000, 784), True, "dot"), ((8, 800, 600), True, "dot"), ((100, 10, 1000), True, "dot"),
+    ((20, 2600, 650), True, "stream"), ((100, 1000, 784), True, "stream"), ((128, 128, 32), True, "outer"),
+    ((100, 44, 22), True, "outer"), ((512, 512, 512), False, "outer"), ((10, 1000, 100), False, "outer"),
+    ((1, 4096, 4096), False, "lines"), ((4, 1024, 1024), False, "lines"), ((1000, 1, 1000), False, "dot")], ids=str)
+def test_the_algorithm_of_the_fewest_cycles_is_taken(shape: tuple[int, int, int], transb: bool, expected: str) -> None:
+    choice = choose(GemmSpec(*shape, transb=transb), TARGETS["avx512"])
+    assert choice.algorithm == expected
+    assert all(choice.cycles <= cycles for _, cycles in choice.others)
+
+
+@pytest.mark.parametrize("m", [5, 9, 14, 28])
+def test_tiles_leave_registers_to_the_transpose_before_them(m: int) -> None:
+    """LLVM would move sums to memory and back in every step otherwise."""
+    tile = choose_tile(matrices(GemmSpec(m, 1000, 1000, transb=True)), TARGETS["avx512"])
+    assert (tile.rows + 1) * tile.vectors <= 27
 
 
 @pytest.mark.parametrize("transb", [False, True])
@@ -129,8 +149,8 @@ def test_columns_left_of_full_vectors(jit, shape) -> None:
     """A few columns more than whole vectors are dot products, where the sums are long enough."""
     m, n, k = shape
     work = matrices(GemmSpec(*shape))
-    assert choose(work, TARGETS["avx512"]).single == n % 16
-    assert choose(matrices(GemmSpec(m, n, 32)), TARGETS["avx512"]).single == 0
+    assert choose_tile(work, TARGETS["avx512"]).single == n % 16
+    assert choose_tile(matrices(GemmSpec(m, n, 32)), TARGETS["avx512"]).single == 0
     row, full = rng.normal(size=(m, 1)).astype("f"), rng.normal(size=(m, n)).astype("f")
     kinds = (GemmOperand(F32, 1, 0), GemmOperand(F32, n, 1))
     exprs = (Call("maximum", (Call("add", (Call("add", (acc, Arg(1))), Arg(2))), Lit(0))),)
@@ -182,15 +202,7 @@ def test_streamed_weights(jit, shape) -> None:
     transa = bool(STREAMED.index(shape) % 2)
     for spec in (GemmSpec(*shape, transa, True, exprs=light, operands=kinds),
                  GemmSpec(*shape, not transa, True, exprs=heavy, operands=kinds, batch=1 + shape[0] % 2)):
-        assert suits_stream(matrices(spec), TARGETS[target])
-        check(jit, spec, (row, full), target, nth=1 + m % 3)
-
-
-def test_weights_as_narrow_as_the_batch_are_packed() -> None:
-    def streams(m: int, n: int) -> bool:
-        return suits_stream(matrices(GemmSpec(m, n, 784, transb=True)), TARGETS["avx512"])
-    assert [streams(128, n) for n in (128, 150, 192, 256)] == [False, True, True, True]
-    assert streams(64, 128) and not streams(100, 128)
+        check(jit, spec, (row, full), target, nth=1 + m % 3, algorithm="stream")
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 4])
@@ -203,8 +215,7 @@ def test_few_panels_are_shared_where_they_come_out_even(jit, shape, nth: int) ->
 
 def test_streamed_weights_in_double_precision(jit) -> None:
     spec = GemmSpec(37, 140, 150, False, True, F64)
-    assert suits_stream(matrices(spec), TARGETS["avx512"])
-    check(jit, spec, nth=2)
+    check(jit, spec, nth=2, algorithm="stream")
 
 
 LINES = [("avx512", (1, 4096, 65)), ("avx512", (8, 2053, 131)), ("avx2", (3, 1031, 257)), ("sse", (1, 1024, 256)),
@@ -221,15 +232,13 @@ def test_large_matrices_pass_line_by_line(jit, target: str, shape: tuple[int, in
     heavy = (Call("tanh", (Call("add", (acc, bias)),)), acc)
     for spec, threads in ((GemmSpec(*shape, transa=m > 2, exprs=light, operands=kinds), 2),
                           (GemmSpec(*shape, exprs=heavy, operands=kinds, batch=2), 3), (GemmSpec(*shape), 1)):
-        assert suits_lines(matrices(spec), TARGETS[target])
-        check(jit, spec, (row, full) if spec.operands else (), target, nth=threads)
+        check(jit, spec, (row, full) if spec.operands else (), target, nth=threads, algorithm="lines")
 
 
 def test_large_matrices_line_by_line_of_doubles_and_turned_to_a_column(jit) -> None:
     for spec in (GemmSpec(3, 517, 300, dtype=F64), GemmSpec(1100, 1, 300, transa=True),
                  GemmSpec(2, 1024, 300, batch=5)):
-        assert suits_lines(matrices(spec), TARGETS["avx512"])
-        check(jit, spec, nth=2)
+        check(jit, spec, nth=2, algorithm="lines")
 
 
 @pytest.mark.parametrize("batch", [2, 5])

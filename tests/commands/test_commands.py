@@ -134,6 +134,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_run_a_script_that_starts_processes(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(CHILDREN)
     done = kusari("run", "script.py", cwd=tmp_path)
@@ -170,6 +171,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_explain(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(STATIC)
     done = kusari("explain", "--what", "ir", "--output", "report.txt", "script.py", cwd=tmp_path)
@@ -181,6 +183,7 @@ def test_explain(tmp_path: Path) -> None:
     assert done.returncode == 0 and "-- most expensive" in done.stdout and "f32[2,3]" not in done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_debug_switches(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(STATIC)
     switches = {"KUSARI_LOG": "passes", "KUSARI_DUMP": "dump", "KUSARI_CHECK": "1"}

@@ -12,10 +12,13 @@ from collections.abc import Iterator
 
 import numpy
 import pytest
+from cupy_double import cupy
 
 import kusari
 import kusari.compat
 import kusari.functions as F
+
+A = numpy.arange(4, dtype="f").reshape(2, 1, 2)
 
 
 @pytest.fixture
@@ -99,6 +102,14 @@ def test_modules_are_attributes_of_their_packages() -> None:
 
 
 @pytest.mark.usefixtures("_installed")
+@pytest.mark.parametrize("name", ["experimental", "nondeterministic"])
+def test_a_module_does_not_take_the_place_of_its_function(name: str) -> None:
+    utils = importlib.import_module("chainer.utils")
+    module = importlib.import_module(f"chainer.utils.{name}")
+    assert getattr(module, name) is getattr(utils, name)
+
+
+@pytest.mark.usefixtures("_installed")
 def test_missing_module_is_named_as_imported() -> None:
     with pytest.raises(ModuleNotFoundError, match="chainer.no_such_module"):
         importlib.import_module("chainer.no_such_module")
@@ -140,9 +151,13 @@ def test_modules_of_chainer_without_a_file_of_their_own(module: str, names: str)
     ("chainer._runtime_info", "print_runtime_info", "kusari.runtime_info"),
     ("chainer.functions.math.basic_math", "mul", "operator"),
     ("chainer.functions.util.forget", "forget", "kusari.functions"),
-    ("chainer.gradient_check", "assert_allclose", "kusari.testing"),
+    ("chainer.gradient_check", "assert_allclose", "kusari.compat_helpers"),
+    ("chainer.training.updaters.multiprocess_parallel_updater", "gather_grads", "kusari.compat_helpers"),
     ("chainer.links.theano.theano_function", "TheanoFunction", "kusari.links"),
     ("chainer.training.extensions.util", "ProgressBar", "kusari.compat_helpers"),
+    ("chainer.functions.theano.theano_function", "TheanoFunction", "kusari.links"),
+    ("chainer.utils.nondeterministic", "nondeterministic", "kusari.utils"),
+    ("onnx_chainer.functions.activation", "convert_ReLU", "kusari.onnx.functions"),
     ("chainer.utils.meta", "final", "kusari.utils"),
     ("chainer.warnings", "PerformanceWarning", "kusari.compat_helpers"),
     ("onnx_chainer.export", "export", "kusari.onnx.compat.export"),
@@ -154,9 +169,73 @@ def test_modules_that_are_called_otherwise(module: str, name: str, here: str) ->
 
 
 @pytest.mark.usefixtures("_installed")
+@pytest.mark.parametrize(("module", "name", "value"), [
+    ("chainer", "_get_link_hooks", kusari.link_hook.get_link_hooks),
+    ("chainer", "_get_function_hooks", kusari.function_hook.get_function_hooks),
+    ("chainer.link_hook", "_ForwardPreprocessCallbackArgs", kusari.link_hook.ForwardPreprocessArgs),
+    ("chainer.link_hook", "_ForwardPostprocessCallbackArgs", kusari.link_hook.ForwardPostprocessArgs),
+])
+def test_private_names_that_programs_use(module: str, name: str, value: object) -> None:
+    assert getattr(importlib.import_module(module), name) is value
+
+
+@pytest.mark.usefixtures("_installed")
+@pytest.mark.parametrize("name", ["_concat_arrays", "_concat_arrays_with_padding"])
+def test_examples_put_together(name: str) -> None:
+    concat = getattr(importlib.import_module("chainer.dataset.convert"), name)
+    numpy.testing.assert_array_equal(concat([numpy.arange(2), numpy.arange(3)], -1), [[0, 1, -1], [0, 1, 2]])
+    assert concat([(1, 2), (3, 4)], None).shape == (2, 2)
+
+
+@pytest.mark.usefixtures("_installed")
+@pytest.mark.parametrize("kind", ["grads", "params"])
+def test_parameters_in_one_array(kind: str) -> None:
+    updater = importlib.import_module("chainer.training.updaters.multiprocess_parallel_updater")
+    model, other = (kusari.Sequential(kusari.links.Linear(2, 3), kusari.links.Linear(3, 1)) for _ in range(2))
+    assert updater.size_num_grads(model) == (13, 4)
+    with pytest.raises(RuntimeError, match=f"gather_{kind} works only on GPU"):
+        getattr(updater, f"gather_{kind}")(model)
+    F.sum(model(numpy.ones((1, 2), "f"))).backward()
+    with cupy() as stand_in:
+        for link in model, other:
+            link.to_device("@cupy:0")
+        together = getattr(updater, f"gather_{kind}")(model)
+        assert type(together) is stand_in.ndarray
+        assert (together.shape, together.dtype) == ((13,), numpy.float32)
+        getattr(updater, f"scatter_{kind}")(other, together)
+        for p, q in zip(model.params(), other.params(), strict=True):
+            a, b = (p.grad, q.grad) if kind == "grads" else (p.array, q.array)
+            numpy.testing.assert_array_equal(a.get(), b.get())
+
+
+@pytest.mark.usefixtures("_installed")
+def test_numbers_of_cards() -> None:
+    link = kusari.links.Linear(1, 1)
+    with pytest.warns(DeprecationWarning, match="_device_id"):
+        assert link._device_id is None
+    with cupy():
+        link.to_device("@cupy:1")
+        with pytest.warns(DeprecationWarning, match="_device_id"):
+            assert link._device_id == 1
+
+
+@pytest.mark.usefixtures("_installed")
+@pytest.mark.parametrize(("module", "name", "arguments", "expected"), [
+    ("utils.array", "as_vec", (A,), A.ravel()), ("utils.array", "as_mat", (A,), A.reshape(2, 2)),
+    ("utils.array", "empty_like", (A[:0],), A[:0]), ("gradient_check", "assert_allclose", (A, A), None),
+])
+def test_deprecated_functions(module: str, name: str, arguments: tuple[object, ...], expected: object) -> None:
+    function = getattr(importlib.import_module(f"chainer.{module}"), name)
+    with pytest.warns(DeprecationWarning, match=f"{name} is deprecated"):
+        numpy.testing.assert_array_equal(function(*arguments), expected)
+
+
+@pytest.mark.usefixtures("_installed")
 def test_renamed_and_constant_names() -> None:
     assert importlib.import_module("chainer.backends._cpu")._to_cpu([numpy.ones(1)])[0] == 1
     assert importlib.import_module("chainer.device_resident").DeviceResidentsVisitor.visit_array
+    assert importlib.import_module("chainer._version").__version__ == kusari.compat.API_VERSION
+    assert importlib.import_module("chainer.links.caffe.protobuf3").caffe_pb2.NetParameter().layer is not None
     assert importlib.import_module("chainer.memory_layouts").CUDNN_CHANNEL_FIRST_X is None
     for module, name, package in (("serializers.hdf5", "_available", "h5py"),
                                   ("links.model.vision.resnet", "available", "PIL")):

@@ -75,6 +75,7 @@ def shapes(path: Path) -> dict[str, list[int | str]]:
             for i in onnx.load(path).graph.input}
 
 
+@pytest.mark.slow
 def test_a_factory(folder: Path) -> None:
     done = export(folder, "my_models:make", "--input", "2,4", "--dynamic", "batch", "--opset", "13")
     assert done.returncode == 0, done.stderr

@@ -70,7 +70,8 @@ def test_names_go_with_the_alias() -> None:
 
 
 @pytest.mark.parametrize(("options", "environment", "there"), [
-    ((), {}, True), (("--no-numpy-aliases",), {}, False), ((), {"KUSARI_NUMPY_ALIASES": "0"}, False)])
+    pytest.param((), {}, True, marks=pytest.mark.slow), (("--no-numpy-aliases",), {}, False),
+    pytest.param((), {"KUSARI_NUMPY_ALIASES": "0"}, False, marks=pytest.mark.slow)])
 def test_the_option_reaches_other_processes(
     tmp_path: Path, options: tuple[str, ...], environment: dict[str, str], there: bool,
 ) -> None:

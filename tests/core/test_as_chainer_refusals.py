@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import io
+import operator
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 import kusari
 import kusari.links as L
 from kusari import Variable, backend, datasets, link_hooks, optimizers, reporter, serializers, training
+from kusari.errors import InvalidType
 from kusari.testing import get_trainer_with_mock_updater
 from kusari.training import extensions, triggers
 
@@ -194,3 +196,14 @@ def test_parameters_are_no_hyperparameter() -> None:
 def test_a_layer_of_the_last_axis_is_named() -> None:
     with pytest.raises(kusari.utils.type_check.InvalidType, match="n_batch_axes=2 applies the layer to the last one"):
         L.Linear(4, 3)(np.ones((2, 5, 4), np.float32))
+
+
+@pytest.mark.parametrize("dtypes", ["ef", "fe", "fd", "df", "di", "fl"])
+@pytest.mark.parametrize("op", [operator.add, operator.sub, operator.mul, operator.truediv, operator.pow])
+def test_arithmetic_takes_arrays_in_the_variables_dtype_and_no_variables_of_two(op: Any, dtypes: str) -> None:
+    x, other = Variable(np.full(2, 3, dtypes[0])), np.full(2, 2, dtypes[1])
+    for y, expected in ((op(x, other), op(3.0, 2.0)), (op(other, x), op(2.0, 3.0))):
+        assert y.dtype == x.dtype
+        np.testing.assert_allclose(y.array, expected, rtol=1e-3)
+    with pytest.raises(InvalidType):
+        op(x, Variable(other))

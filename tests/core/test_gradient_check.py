@@ -163,3 +163,15 @@ def test_backward_gets_inputs_that_are_as_contiguous_as_those_given(x: np.ndarra
 
     check_backward(lambda v: Watched().apply((v,))[0], x, np.ones(x.shape))
     assert seen == {x.flags.c_contiguous}
+
+
+def test_a_dtype_by_its_place():
+    g, seen = np.ones(3, "f"), set()
+
+    def square(x):
+        seen.add(x.dtype)
+        return x * x
+
+    check_backward(square, g, g, (), 1e-3, 1e-5, 1e-4, None, np.float64)
+    check_double_backward(square, g, g, g, (), (), 1e-3, 1e-4, 1e-3, None, np.float64)
+    assert np.dtype("d") in seen

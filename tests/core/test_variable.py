@@ -33,6 +33,13 @@ def test_shown(variable: Variable, represented: str, text: str) -> None:
     assert str(variable) == text
 
 
+def test_formatted() -> None:
+    loss = Variable(np.array(2.5, "f"))
+    assert f"{loss:.3f} {loss:8.1e} {loss}" == "2.500  2.5e+00 variable(2.5)"
+    with pytest.raises(ValueError, match="size 1"):
+        f"{Variable(ONES):.3f}"
+
+
 def test_facts() -> None:
     x = Variable(ONES.astype(np.float16), name="x")
     assert (x.shape, x.ndim, x.size, x.dtype, len(x)) == ((2, 3), 2, 6, np.float16, 2)

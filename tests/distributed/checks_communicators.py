@@ -151,6 +151,9 @@ def check_means_of_gradients(comm):
                 m.cleargrads()
                 if dtype is np.float32:
                     m.d.W.array = m.d.W.array.astype("d")  # dtypes are mixed
+                with m.init_scope():
+                    m.nothing = kusari.Parameter(np.zeros((0, 3), dtype))
+                m.nothing.cleargrad()
                 m.a.W.grad = array(own.rank, (4, 3), dtype)
                 m.a.b.grad = np.broadcast_to(np.array(own.rank, dtype), (4,))
                 m.d.W.grad = np.full((1, 1), own.rank, m.d.W.dtype)

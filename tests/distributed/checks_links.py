@@ -8,6 +8,7 @@ import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari import distributed
+from kusari.distributed.errors import CollectiveMismatch
 
 
 def batch(seed, rows=6):
@@ -153,6 +154,28 @@ def check_static_chains_communicate(comm):
         found.append((loss.array, model.l.W.grad))
     np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-5)
     np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-4)
+
+
+def check_static_chains_that_differ_are_named(comm):
+    class Model(kusari.Chain):
+        how = "together"
+
+        @kusari.static_graph
+        def forward(self, x):
+            y = distributed.functions.allreduce(comm, x * 2)
+            if self.how == "other":
+                return F.sum(distributed.functions.bcast(comm, y))
+            return F.sum(distributed.functions.allreduce(comm, y[:2] if self.how == "shape" else y))
+    model = Model()
+    x = np.ones(4, "f")
+    for how, said in (("other", "rank 1: bcast, root=0, at "), ("shape", "float32[4] on rank 0, float32[2] on rank 1")):
+        for calls in (0, 4):
+            model.how = "together"
+            for _ in range(calls):
+                model(x).backward()
+            model.how = how if comm.rank == 1 else "together"
+            raised(CollectiveMismatch, said, lambda: model(x))
+    assert comm.allreduce_obj(1) == comm.size  # still in step
 
 
 if __name__ == "__main__":

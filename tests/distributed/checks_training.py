@@ -111,9 +111,92 @@ def check_ranks_may_differ_in_what_they_have_compiled(comm):
         np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-6)
 
 
-def check_each_bucket_is_followed_by_its_update(comm):
+def in_buckets(shared):
+    """A communicator with buckets of one or two gradients."""
     own = distributed.create_communicator("pure_nccl")
     own.set_config("bucket_size", 64)
+    own.set_config("shared_memory", shared)
+    return own
+
+
+class Deep(kusari.Chain):
+    def __init__(self):
+        super().__init__(a=L.Linear(4, 8), b=L.Linear(8, 8), c=L.Linear(8, 8), d=L.Linear(8, 8), e=L.Linear(8, 3))
+
+    @kusari.static_graph
+    def forward(self, x, t):
+        h = F.tanh(self.d(F.tanh(self.c(F.tanh(self.b(F.tanh(self.a(x))))))))
+        return F.mean_squared_error(self.e(h), t)
+
+
+def check_buckets_are_finished_soon_where_memory_is_shared(comm):
+    found = []
+    for shared, cls in ((True, Deep), (False, Deep), (True, uncompiled(Deep))):
+        own = in_buckets(shared)
+        np.random.seed(0)
+        model = cls()
+        optimizer = distributed.create_multi_node_optimizer(kusari.optimizers.MomentumSGD(), own).setup(model)
+        for k in range(6):
+            optimizer.update(model, *batch(10 * comm.rank + k))
+        found.append([p.array for _, p in sorted(model.namedparams())])
+        assert bool(own._regions) == (shared and comm.size > 1 and comm.inter_size == 1)
+        if cls is Deep:
+            (_, step), = vars(optimizer.actual_optimizer)["_steps"].by_loss.values()
+            names = [x.node.op.name for x in step.compiled.program.instructions]
+            kinds = [n[:-10] for n in names if n.endswith("_reduction")]
+            count = kinds.count("start")
+            assert count == 5
+            if shared:
+                assert kinds == ["start"] * 2 + ["start", "finish"] * 3 + ["finish"] * 2, kinds
+                assert names.index("foreach") < len(names) - 1 - names[::-1].index("start_reduction")
+            else:
+                assert kinds == ["start"] * 5 + ["finish"] * 5, kinds
+        own.finalize()
+    for x, y, z in zip(*found, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(x, z, rtol=2e-5, atol=2e-6)
+        if comm.size == 2:  # one order of additions
+            np.testing.assert_array_equal(x, y)
+
+
+def uncompiled(cls):
+    return type("Uncompiled", (cls,), {"forward": cls.forward.__wrapped__})
+
+
+def check_gradients_take_messages_where_memory_is_short(comm):
+    from kusari.distributed.communicators import mpi_communicator_base as base
+    before, base.free_bytes = base.free_bytes, lambda: 0 if comm.rank == 0 else 1 << 40
+    try:
+        own = distributed.create_communicator("pure_nccl")
+        model = Regression()
+        model.cleargrads()
+        for _, p in model.namedparams():
+            p.grad = np.full_like(p.array, comm.rank)
+        own.multi_node_mean_grad(model)
+        assert not own._regions and (model.l1.W.grad == (comm.size - 1) / 2).all()
+    finally:
+        base.free_bytes = before
+
+
+def check_reductions_may_be_under_way_together(comm):
+    own = distributed.create_communicator("pure_nccl")
+    models = [Regression() for _ in range(3)]
+    for turn in range(3):
+        started = []
+        for k, model in enumerate(models):
+            model.cleargrads()
+            for _, p in model.namedparams():
+                p.grad = np.full_like(p.array, comm.rank + 10 * k + turn)
+            started.append(own.reduction.start(model, False))
+        for k, (model, each) in enumerate(zip(models, started, strict=True)):
+            each.finish()
+            assert (model.l1.W.grad == (comm.size - 1) / 2 + 10 * k + turn).all()
+    assert len(own._regions) in (0, 3)
+    own.finalize()
+
+
+def check_each_bucket_is_followed_by_its_update(comm):
+    own = in_buckets(False)
     model = StaticRegression()
     optimizer = distributed.create_multi_node_optimizer(kusari.optimizers.Adam(), own).setup(model)
     for _ in range(3):
@@ -320,11 +403,11 @@ def check_iterators_give_the_same_batches(comm):
     raised(ValueError, "order_sampler", lambda: distributed.iterators.create_synchronized_iterator(object(), comm))
 
 
-def trainer_of(comm, out, iterations, seed=0, double=False):
+def training_of(comm, out, iterations, seed=0, double=False, static=False):
     np.random.seed(seed + comm.rank)
     data = [(x, t) for x, t in zip(*batch(11, 24), strict=True)]
     part = distributed.scatter_dataset(data if comm.rank == 0 else None, comm, shuffle=True, seed=1)
-    model = Regression()
+    model = StaticRegression() if static else Regression()
     optimizer = distributed.create_multi_node_optimizer(kusari.optimizers.Adam(), comm, double_buffering=double)
     optimizer.setup(model)
     iterator = SerialIterator(part, 4, order_sampler=kusari.iterators.ShuffleOrderSampler(
@@ -345,10 +428,22 @@ def checkpointer(comm, **options):
 
 
 def check_training_resumes_bitwise(comm):
+    resume(comm, static=False)
+
+
+def check_compiled_training_resumes(comm):
+    resume(comm, static=True)
+
+
+def resume(comm, static):
     out = folder(comm)
+
+    def trainer_of(*arguments, **options):
+        return training_of(*arguments, static=static, **options)
     whole, _ = trainer_of(comm, out, 11)
     whole.run()
-    expected = digest(whole.updater.get_optimizer("main").target)
+    model = whole.updater.get_optimizer("main").target
+    expected = digest(model)
     same_everywhere(comm, expected)
     first, _ = trainer_of(comm, out, 7)
     writer = checkpointer(comm, path=out)
@@ -367,7 +462,13 @@ def check_training_resumes_bitwise(comm):
         loader.maybe_load(second, optimizer)
         assert second.updater.iteration == expected_iteration
         second.run()
-        assert digest(second.updater.get_optimizer("main").target) == expected
+        found = second.updater.get_optimizer("main").target
+        if static:  # the first call is define-by-run, which rounds otherwise
+            for (_, p), (_, q) in zip(sorted(found.namedparams()), sorted(model.namedparams()), strict=True):
+                np.testing.assert_allclose(p.array, q.array, rtol=1e-5, atol=1e-6)
+            same_everywhere(comm, digest(found))
+        else:
+            assert digest(found) == expected
         again, optimizer = trainer_of(comm, out, 6, seed=9)
         loader.maybe_load(again, optimizer)
         again.run()
@@ -409,16 +510,16 @@ def check_checkpoints_of_one_rank_are_not_chosen(comm):
 def check_snapshots_of_replica_sets(comm):
     out = folder(comm)
     sets = [0] if comm.size > 1 else []
-    whole, _ = trainer_of(comm, out, 6)
+    whole, _ = training_of(comm, out, 6)
     whole.run()
-    first, _ = trainer_of(comm, out, 4)
+    first, _ = training_of(comm, out, 4)
     snapshot = distributed.extensions.multi_node_snapshot(comm, extensions.snapshot(), sets)
     first.extend(snapshot, trigger=(4, "iteration"))
     first.run()
     comm.bcast_obj(None)
     assert sorted(os.listdir(out)) == [f"snapshot_iter_4.{r}" for r in range(min(comm.size, 2))]
     if comm.size == 2:  # each has its own state
-        second, _ = trainer_of(comm, out, 6, seed=9)
+        second, _ = training_of(comm, out, 6, seed=9)
         second.extend(distributed.extensions.multi_node_snapshot(comm, extensions.snapshot(autoload=True), sets),
                       trigger=(100, "iteration"))
         second.run()

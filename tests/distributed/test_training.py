@@ -15,6 +15,7 @@ MODULES = ("checks_training", "checks_links", "checks_nccl")
 
 
 @ranks.needs_mpi
+@pytest.mark.slow
 @pytest.mark.parametrize(("module", "name"), [(m, name) for m in MODULES for name in ranks.names(m)])
 def test_two_ranks(module: str, name: str) -> None:
     ranks.require(module, name)
@@ -31,7 +32,8 @@ def test_more_ranks(module: str, size: int) -> None:
 
 @ranks.needs_mpi
 @pytest.mark.parametrize(("script", "size"), [
-    ("data_parallel", 2), ("model_parallel", 2), ("dual_parallel_seq2seq", 4)])
+    ("data_parallel", 2), *[pytest.param(*case, marks=pytest.mark.slow) for case in (
+        ("model_parallel", 2), ("dual_parallel_seq2seq", 4))]])
 def test_tutorials(script: str, size: int, tmp_path: Path) -> None:
     code, out, err, _ = ranks.run(["-m", "kusari", "run", str(TUTORIALS / f"{script}.py")], size)
     assert code == 0 and out == "trained\n", out + err

@@ -148,6 +148,8 @@ def binary() -> list[Row]:
         Row("bias", lambda x, y: F.bias(x, y), (CUBE, draw(3)), lambda x, y: x + y[:, None]),
         Row("scale", lambda x, y: F.scale(x, y, axis=0), (X, draw(3)), lambda x, y: x * y[:, None]),
         Row("where", F.where, (X > 0, X, Y), lambda c, x, y: np.where(c, x, y)),
+        Row("where number", lambda c, x: F.where(c, x, -2.5), (X > 0, X), lambda c, x: np.where(c, x, -2.5)),
+        Row("where scalar", lambda c, x: F.where(c, x.dtype.type(2), x), (X > 0, X), lambda c, x: np.where(c, 2, x)),
         Row("where broadcast", F.where, (r > 0, c, Y), lambda c, x, y: np.where(c, x, y)),
         Row("identity", F.identity, (X,), lambda x: x),
     ]

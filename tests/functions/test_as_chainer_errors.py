@@ -184,6 +184,14 @@ def test_one_class_and_one_sample() -> None:
         F.batch_normalization(A[:1, :, None] + np.zeros(2, "f"), A[0], A[0])
 
 
+@pytest.mark.parametrize("dtype", ["i", "?"])
+def test_padding_is_for_floats_and_that_of_sequences_for_all(dtype: str) -> None:
+    x = np.ones(2, dtype)
+    with pytest.raises(InvalidType):
+        F.pad(x, 1, "constant")
+    assert F.pad_sequence([x, x[:1]], 3, 0).dtype == dtype
+
+
 # Windows
 
 

@@ -105,8 +105,30 @@ def test_invalid_type(call: Callable[[], Any], expect: str, actual: str) -> None
     assert actual in after, message
 
 
+FIXES: list[tuple[str, Callable[[], Any], str]] = [
+    ("features", lambda: L.Linear(5, 2)(X), "Axis 1 of an input has its features"),
+    ("one row", lambda: L.Linear(4, 2)(X[0]), r"a single row x becomes x\[None\]"),
+    ("channels last", lambda: L.Convolution2D(3, 2, 2)(IMAGE), r"Axis 1 of an input has its channels: .*transpose"),
+    ("one picture", lambda: L.Convolution2D(4, 2, 2)(IMAGE[0]), r"a single picture x becomes x\[None\]"),
+    ("label column", lambda: F.softmax_cross_entropy(X, I[:, None]), r"a column of them becomes t\[:, 0\]"),
+    ("labels float", lambda: F.softmax_cross_entropy(X, I.astype("f")), r"astype\(numpy.int32\)"),
+    ("float64", lambda: L.Linear(4, 2)(X.astype("d")), r"astype\(numpy.float32\)"),
+    ("pixels", lambda: L.Linear(4, 2)(X.astype("B")), r"astype\(numpy.float32\)"),
+]
+
+
+@pytest.mark.parametrize("call,fix", [f[1:] for f in FIXES], ids=[f[0] for f in FIXES])
+def test_the_message_names_the_fix_and_the_line(call: Callable[[], Any], fix: str) -> None:
+    line = f"test_errors.py:{call.__code__.co_firstlineno}, in "
+    with pytest.raises(InvalidType, match=rf"{fix}.*\nApplied at: .*{line}"):
+        call()
+
+
 WRONG: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("add", lambda: F.add(), ValueError, "at least one"),
+    ("keyword", lambda: F.dropout(X, p=0.5), TypeError, r"dropout\(\) got an unexpected keyword argument 'p'"),
+    ("keyword when traced", lambda: kusari.static_graph(lambda: F.dropout(X, p=0.5))(), TypeError, r"^dropout\(\) got"),
+    ("keyword of a link", lambda: L.Convolution2D(3, 8, kernel_size=3), TypeError, r"__init__\(\) got .*'kernel_size'"),
     ("axis twice", lambda: F.sum(X, axis=(0, 0)), ValueError, "duplicate"),
     ("axis float", lambda: F.sum(X, axis=1.5), TypeError, "axis must be"),
     ("string", lambda: V + "a", TypeError, "unsupported operand"),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 HEAVY = "numba llvmlite onnx onnxruntime cupy matplotlib networkx scipy sklearn mlxtend PIL argparse".split()
-HEAVY += ["kusari.passes", "kusari.codegen", "kusari.runtime"]
+HEAVY += ["kusari.passes", "kusari.codegen", "kusari.runtime", "kusari.compat", "kusari.compat_modules"]
 PROGRAM = f"""
 import sys, time
 import numpy
@@ -23,6 +24,21 @@ def test_import_brings_nothing_heavy() -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
     print(done.stderr.strip())
+
+
+def test_python_may_run_in_the_folder_above_a_clone(tmp_path: Path) -> None:
+    """The clone, called kusari, would be an empty package there; ``-S``: no other one is found."""
+    (tmp_path / "kusari").symlink_to(Path(__file__).parents[2], target_is_directory=True)
+    program = f"""
+import sys
+sys.path += {sys.path!r}
+import numpy as np, kusari, kusari.functions as F
+f = kusari.static_graph(lambda x: F.relu(x) * 2)
+print(kusari.__file__, [float(f(np.ones(1, "f")).array[0]) for _ in range(3)])
+"""
+    done = subprocess.run([sys.executable, "-S", "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == f"{tmp_path / 'kusari' / 'frontend' / '__init__.py'} [2.0, 2.0, 2.0]"
 
 
 def test_import_alone_brings_no_compressors() -> None:

@@ -14,11 +14,16 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 MAY = {"ir": set(), "passes": {"ir"}, "codegen": {"ir"}, "runtime": {"ir"}}
 FOREIGN = {"codegen": {"numba", "llvmlite", "cupy", "onnxruntime", "onnx"}, "ir": {"numba", "llvmlite", "cupy"}}
-# Modules of the frontend that import, inside a function, a module that needs them, or one that makes reports.
-MUTUAL = {
-    "backends/chainerx.py", "backends/cuda.py", "chainerx/arrays.py", "dataset/tabular/tabular_dataset.py", "dtypes.py",
-    "elementwise.py", "function_node.py", "link/base.py", "link/static_view.py", "links/model/vision/pretrained.py",
-    "training/updater.py", "types.py", "variable.py", "variable_devices.py", "variable_node.py", "variable_text.py"}
+# Imports inside functions of the core. They load with the first use of ChainerX, of a report or of a file to read; or a
+# method calls a function that is defined with it, a module knows a class by its name in Chainer, and a flag is the
+# package's own.
+LATE_IN_CORE = {
+    "backends/chainerx.py": {"chainerx"}, "function_node.py": {"chainerx.variables"}, "types.py": {"chainerx"},
+    "variable_devices.py": {"chainerx.variables"}, "variable_text.py": {"explanation"},
+    "link/static_view.py": {"explanation", "link.tree"}, "link/base.py": {"link.tree", "sequential"},
+    "links/model/vision/pretrained.py": {"links.caffe", "dataset"},
+    "variable.py": {"backprop", "functions", "parameter"}, "training/updater.py": {"training"},
+    "chainerx/arrays.py": {"chainerx.graph", "chainerx.apply"}, "utils/experimental.py": {"kusari"}}
 # frontend/static in the order of imports: each may import those before it.
 BASE = ("collector", "computed_numbers", "decorated", "errors", "mode", "room", "signature", "source", "trees")
 ROOMS = ("guards", "arrays", "trace.copies", "trace", "trace.observer", "gradients", "compile", "replay", "follow",
@@ -105,8 +110,11 @@ def test_relative_imports_stay_in_the_layer() -> None:
                 assert not isinstance(node, ast.ImportFrom) or node.level <= depth, f"{file}:{node.lineno}"
 
 
-def in_frontend(file: Path, *, inside_functions: bool = False) -> Iterator[str]:
-    """The names in ``frontend`` that a file imports when it runs, from there: ``static.trace.tape.Tape``."""
+def in_frontend(file: Path, *, inside_functions: bool = False, foreign: bool = False) -> Iterator[str]:
+    """The names in ``frontend`` that a file imports when it runs, from there: ``static.trace.tape.Tape``.
+
+    With ``inside_functions`` these are those that its functions import, with ``foreign`` those of other packages, too.
+    """
     package = ("kusari", *file.relative_to(ROOT / "frontend").parent.parts)
     functions = [node for node in ast.walk(parsed(file)) if isinstance(node, (ast.FunctionDef, ast.Lambda))]
     every = [node for f in functions for node in ast.walk(f) if isinstance(node, (ast.Import, ast.ImportFrom))]
@@ -115,7 +123,7 @@ def in_frontend(file: Path, *, inside_functions: bool = False) -> Iterator[str]:
         module = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
         for alias in node.names:
             name = ".".join((*around, *module, alias.name))
-            if inside_functions or f"{name}.".startswith("kusari."):
+            if foreign or f"{name}.".startswith("kusari."):
                 yield name.removeprefix("kusari.")
 
 
@@ -167,17 +175,19 @@ def test_rooms_of_languages_import_in_order(language: str) -> None:
 
 def test_static_imports_inside_functions_only_what_may_be_missing() -> None:
     late = {f"{name} imports {other}" for name, file in of_static().items()
-            for other in in_frontend(file, inside_functions=True)}
+            for other in in_frontend(file, inside_functions=True, foreign=True)}
     assert late == LATE
 
 
 def test_the_frontend_imports_inside_functions_only_what_loads_late() -> None:
-    """Commands, ONNX and ChainerX load with their first use; other modules need each other."""
-    frontend = ROOT / "frontend"
-    late = {str(file.relative_to(frontend)) for file in files("frontend") for function in ast.walk(parsed(file))
-            if isinstance(function, ast.FunctionDef) for node in ast.walk(function)
-            if isinstance(node, ast.ImportFrom) and (node.level or str(node.module).startswith("kusari"))}
-    assert {name for name in late if name.split("/")[0] not in ("commands", "onnx", "static")} == MUTUAL
+    """Commands and ONNX load with their first use; of other modules see the table."""
+    late: dict[str, set[str]] = {}
+    for file in files("frontend"):
+        where = file.relative_to(ROOT / "frontend")
+        if where.parts[0] not in ("commands", "onnx", "static"):
+            for name in in_frontend(file, inside_functions=True):
+                late.setdefault(where.as_posix(), set()).add(name.rpartition(".")[0] or name)
+    assert late == LATE_IN_CORE
 
 
 def test_rooms_of_static_are_small() -> None:

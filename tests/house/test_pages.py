@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["adding_a_pass", "adding_a_kernel"]
-TUTORIAL = [f"tutorial/{name}" for name in ("first_model", "compile", "export", "fallback")]
+TUTORIAL = ["pytorch", *(f"tutorial/{name}" for name in ("first_model", "compile", "export", "fallback"))]
 QUOTED = re.compile(r"# ([\w/]+\.py)\n(.*)", re.DOTALL)
 # Files, as tracing looks at source lines; what each printed comes as a line at the end.
 RUN = """

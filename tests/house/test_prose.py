@@ -16,9 +16,10 @@ ROOT = Path(__file__).resolve().parents[2]
 COMPILER = ("ir", "passes", "codegen", "runtime", *(f"frontend/static/{room}" for room in (
     "arrays", "compile", "follow", "gradients", "guards", "replay", "step", "trace", "verify")))
 FOLDERS = ("ir", "passes", "codegen", "runtime", "frontend")
-PHRASES = ("what there is", "nobody", "somebody", "where there is none", "those that", "quicker", "written out",
-           "handed out", "given away", "let go", "make room", "side by side", "steps aside", "step aside",
-           "stepped aside", "short cut")
+PAGES = ("README.md", "benchmarks/README.md", "docs/**/*.md")
+PHRASES = ("what there is", "nobody", "somebody", "whoever", "who wants", "where there is none", "those that",
+           "that which", "quicker", "quickest", "written out", "handed out", "given away", "let go", "make room",
+           "side by side", "steps aside", "step aside", "stepped aside", "short cut")
 PHRASE = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b", re.IGNORECASE)
 UNITS = frozenset("""
 APPLICATIONS BACKWARDS BITS BLOCKS BUFFERS BYTES CALLS CHARACTERS CHOICES COLUMNS CYCLES DEPTH ELEMENTS EXPONENT FRAMES
@@ -103,11 +104,27 @@ def test_docstrings_name_their_subject_with_a_noun(folder: str) -> None:
     assert wrong == []
 
 
+@pytest.mark.parametrize("folder", COMPILER)
+def test_verbs_of_docstrings_have_nouns_as_objects(folder: str) -> None:
+    """Not "Return what a cell holds", but "Return the object in a cell"."""
+    wrong = [f"{place} {text.splitlines()[0]}" for file in files(folder) for place, text in docstrings(file)
+             if re.match(r"[A-Z]\w+ (?:back |a copy of )?what\b", text)]
+    assert wrong == []
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_docstrings_and_comments_are_in_plain_english(folder: str) -> None:
     found = [file for file in files(folder) if PHRASE.search(" ".join(file.read_text("utf-8").split()))]
     wrong = [f"{place} {phrase!r}" for file in found for texts in (docstrings(file), comments(file))
              for place, text in texts for phrase in PHRASE.findall(" ".join(text.split()))]
+    assert wrong == []
+
+
+def test_pages_are_in_plain_english() -> None:
+    pages = [file for pattern in PAGES for file in ROOT.glob(pattern)]
+    assert {"limits.md", "README.md", "0024-cuda-kernels.md"} <= {file.name for file in pages}
+    wrong = [f"{file.relative_to(ROOT)} {phrase!r}" for file in pages
+             for phrase in PHRASE.findall(" ".join(file.read_text("utf-8").split()))]
     assert wrong == []
 
 

@@ -31,6 +31,14 @@ def test_examples_are_short() -> None:
     assert all(len(example.splitlines()) <= 25 for example in EXAMPLES)
 
 
+def test_clean_removes_what_the_targets_make() -> None:
+    """All that git ignores, but what Python and coverage leave behind."""
+    ignored = {line.strip("/") for line in (ROOT / ".gitignore").read_text(encoding="utf-8").split()}
+    clean = re.search(r"^clean:\n\trm -rf (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert clean
+    assert ignored - {"__pycache__", ".coverage*"} <= set(clean[1].replace("$(VENV)", ".venv").split())
+
+
 @pytest.mark.parametrize("file", ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))])
 def test_links_lead_somewhere(file: str) -> None:
     text = (ROOT / file).read_text(encoding="utf-8")

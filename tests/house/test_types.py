@@ -38,5 +38,5 @@ def test_a_users_program(tmp_path: Path) -> None:
     found = [(d["range"]["start"]["line"] + 1, d["message"]) for d in json.loads(done.stdout)["generalDiagnostics"]]
     lines = PROGRAM.read_text(encoding="utf-8").splitlines()
     expected = [i for i, line in enumerate(lines, 1) if re.search(r"# error$", line)]
-    assert len(expected) == 5
+    assert len(expected) == 7
     assert {line for line, _ in found} == set(expected), found

@@ -60,6 +60,8 @@ model.loss(x)  # error
 double(loss, 3)  # error
 count("one")  # error
 kusari.static_graph(stict=True)  # error
+F.cross_entropy(x, t)  # error
+model.eval()  # error
 text: str = str(double.explain("plan"))
 print(model.static.explain(), MLP.loss.static.explain(), text)
 with kusari.using_config("train", False), kusari.no_backprop_mode():

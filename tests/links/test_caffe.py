@@ -210,6 +210,7 @@ def test_names_are_those_of_the_published_models(link: Any, settings: dict[str, 
     assert {*some.split()} <= {name for each in names for name in each}
 
 
+@pytest.mark.slow
 def test_without_protobuf_the_extra_is_named() -> None:
     program = ("import sys; sys.modules['google.protobuf'] = None\nimport kusari\n"
                "try: kusari.links.caffe.CaffeFunction('x')\nexcept ImportError as error: print(error)")

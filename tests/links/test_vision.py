@@ -19,6 +19,7 @@ def waves(n: int) -> np.ndarray:
     return np.sin(np.arange(3 * n * n)).reshape(1, 3, n, n).astype(np.float32) * 50
 
 
+@pytest.mark.slow
 def test_googlenet_gives_what_chainer_gives() -> None:
     np.random.seed(3)
     net = L.GoogLeNet(None)
@@ -69,7 +70,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("make", "usual", "layers"), [
-    (L.ResNet50Layers, "pool5", "conv1 pool1 res2 res3 res4 res5 pool5 fc6 prob"),
+    pytest.param(L.ResNet50Layers, "pool5", "conv1 pool1 res2 res3 res4 res5 pool5 fc6 prob", marks=pytest.mark.slow),
     (L.VGG16Layers, "fc7", "conv1_1 conv1_2 pool1 conv2_1 conv2_2 pool2 conv3_1 conv3_2 conv3_3 pool3 "
                            "conv4_1 conv4_2 conv4_3 pool4 conv5_1 conv5_2 conv5_3 pool5 fc6 fc7 fc8 prob")])
 def test_features_and_probabilities(small: None, make: Any, usual: str, layers: str) -> None:
@@ -85,7 +86,7 @@ def test_features_and_probabilities(small: None, make: Any, usual: str, layers: 
         net(waves(32), test=True)
 
 
-@pytest.mark.parametrize("make", [L.ResNet50Layers, L.VGG16Layers])
+@pytest.mark.parametrize("make", [pytest.param(L.ResNet50Layers, marks=pytest.mark.slow), L.VGG16Layers])
 def test_networks_are_exported(small: None, make: Any) -> None:
     pytest.importorskip("onnxruntime")
     import kusari.onnx

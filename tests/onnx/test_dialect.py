@@ -26,6 +26,8 @@ from kusari.onnx.functions.opset_version import support
 from kusari.onnx.testing.get_test_data_set import gen_test_data_set
 from kusari.onnx.testing.test_onnxruntime import check_model_expect
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* is experimental:FutureWarning")
+
 X = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
 CUBE = np.linspace(0.1, 1, 24, dtype=np.float32).reshape(2, 3, 4)
 
@@ -247,6 +249,17 @@ def test_structures_of_results() -> None:
     assert outputs(model) == [[f"xF_0_{i}" for i in range(4)], ["Add_0"]] and model.graph.node[0].name == "xF_0"
 
 
+@pytest.mark.parametrize(("name", "call"), [
+    ("external_converters", lambda: made(F.relu, X, external_converters={"Tanh": lambda param: ()})),
+    ("external_opset_imports", lambda: made(F.relu, X, external_opset_imports={"d": 1})),
+    ("return_named_inout", lambda: made(F.relu, X, return_named_inout=True)),
+    ("as_funcnode", lambda: compat.replace_func.as_funcnode("Mine")(F.relu)),
+])
+def test_what_is_experimental(name: str, call: Any) -> None:
+    with pytest.warns(FutureWarning, match=f"{name} is experimental"):
+        call()
+
+
 @pytest.mark.parametrize(("call", "message"), [
     (lambda net, x: F.resize_images(x, (4, 4)), "corners aligned"),
     (lambda net, x: F.roi_pooling_2d(x, np.array([[0, 0, 0, 1, 1]], "f"), 1, 1, 1.0), "MaxRoiPool"),
@@ -313,6 +326,6 @@ def test_modules_that_are_functions() -> None:
         assert getattr(module, name) is inner and callable(inner) and callable(getattr(inner, name))
     assert "external_converters" in inspect.signature(module.export).parameters
     assert importlib.import_module("onnx_chainer.export").RetainInputHook is RetainInputHook
-    assert importlib.import_module("onnx_chainer.replace_func") is replace_func
+    assert importlib.import_module("onnx_chainer.replace_func").as_funcnode is compat.replace_func.as_funcnode
     assert importlib.import_module("onnx_chainer.testing.input_generator").increasing(1) == 0
     assert compat.onnx_helper.cleanse_param_name("/l1/W") == "param_l1_W" and callable(export_testcase)

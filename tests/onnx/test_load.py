@@ -338,3 +338,32 @@ def test_what_is_no_model_is_refused(source: Any) -> None:
 def test_wrong_inputs(args: Any, kwargs: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         kusari.onnx.load(one_node("Tanh", [rand(2)]))(*args, **kwargs)
+
+
+GRADIENTS = """
+<ir_version: 8, opset_import: ["": 15, "ai.onnx.preview.training": 1]>
+graph (float[3] x, float[3] w) => (float[3] by_w, float[3] twice, float[3] by_h) {
+    h = Mul (x, w)
+    s = Sin (h)
+    y = ReduceSum <keepdims = 0> (s)
+    by_w = ai.onnx.preview.training.Gradient <xs = ["w"], zs = ["x"], y = "y"> (w, x)
+    twice = ai.onnx.preview.training.Gradient <xs = ["w"], zs = ["x"], y = "by_w"> (w, x)
+    by_h = ai.onnx.preview.training.Gradient <xs = ["h"], y = "y"> (x)
+}
+"""
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_gradients_that_a_model_computes(static: bool) -> None:
+    model = kusari.onnx.load(onnx.parser.parse_model(GRADIENTS))
+    call = kusari.static_graph(lambda x, w: model(x, w)) if static else model
+    x, data = np.array([1, 2, 3], "f"), np.array([0.5, 0.2, 0.1], "f")
+    for _ in range(3):
+        w = Variable(data)
+        by_w, twice, by_h = call(x, w)
+        for found, expected in ((by_w, x * np.cos(x * data)), (twice, -x * x * np.sin(x * data)), (by_h, np.cos(x))):
+            np.testing.assert_allclose(found.array, expected, rtol=1e-5, atol=1e-6)
+        F.sum(by_w).backward()
+        np.testing.assert_allclose(w.grad, -x * x * np.sin(x * data), rtol=1e-5)
+    with kusari.no_backprop_mode():
+        np.testing.assert_allclose(model(x, data)[0].array, x * np.cos(x * data), rtol=1e-5)

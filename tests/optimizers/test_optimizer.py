@@ -140,6 +140,22 @@ def test_update_with_a_loss_clears_gradients_first() -> None:
     assert optimizer.t == 2
 
 
+@pytest.mark.parametrize("loss", [{"loss": 1}, (1, 2), 1.0, None], ids=repr)
+def test_update_with_a_loss_that_is_no_variable(loss: object) -> None:
+    optimizer = optimizers.SGD().setup(weights(2))
+
+    def total(x: object) -> object:
+        return loss
+
+    for lossfun in (total, kusari.static_graph(total)):
+        with pytest.raises(TypeError, match=rf"total returned <class '{type(loss).__name__}'>: the loss must be a Var"):
+            optimizer.update(lossfun, np.ones(2, "f"))
+
+
+def test_optimizers_show_their_settings() -> None:
+    assert repr(optimizers.MomentumSGD(lr=0.5)) == "MomentumSGD(lr=0.5, momentum=0.9)"
+
+
 def test_what_is_not_updated() -> None:
     model = kusari.Sequential(L.Linear(2, 2), L.Linear(2))
     optimizer = optimizers.Adam().setup(model)

@@ -11,6 +11,7 @@ import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari import static_graph
+from kusari.errors import InvalidType
 from kusari.optimizers import SGD, Adam
 
 
@@ -96,6 +97,21 @@ def test_failed_steps(bad: tuple[float, float], whole: bool, optimizer: Any, kin
                     np.testing.assert_allclose(y, x, rtol=1e-4, atol=1e-5)
         else:
             assert a == b
+
+
+def test_the_error_of_a_traced_call_shows_the_lines_of_users() -> None:
+    def inner(x: Any) -> Any:
+        return [F.linear(y, np.ones((2, 5), "f")) for y in (x,)]
+
+    @static_graph
+    def f(x: Any) -> Any:
+        return inner(x)[0]
+
+    with pytest.raises(InvalidType) as info:
+        f(np.ones((2, 3), "f"))
+    modules = [frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(info.tb)]
+    after = modules[len(modules) - modules[::-1].index("kusari.static.function"):]
+    assert after.count(__name__) >= 2 and not any(name.startswith("kusari.static") for name in after)
 
 
 def test_the_error_says_where() -> None:

@@ -47,6 +47,42 @@ def test_why_a_call_was_traced_again() -> None:
     assert str(model.static.explain("all")).count("traced again") == 1
 
 
+def test_warnings_point_at_the_line_of_the_call() -> None:
+    for call in (lambda f: f(X), lambda f: kusari.Sequential(f)(X)):
+        f = static_graph(lambda x: F.relu(x) * round(float(x.sum())))
+        with pytest.warns(StaticGraphWarning) as caught:
+            call(f)
+        assert (caught[0].filename, caught[0].lineno) == (__file__, call.__code__.co_firstlineno)
+
+
+def test_objects_of_users_are_not_shown() -> None:
+    """Their ``repr`` may take long, fail, or tell a secret."""
+    class Silent:
+        factor = 2
+
+        def __repr__(self) -> str:
+            raise AssertionError("repr() of a user's object")
+
+    @static_graph
+    def f(x: Any, o: Silent) -> Any:
+        return F.relu(x) * o.factor
+
+    kept = Silent()
+    for _ in range(3):
+        f(X, kept)
+    with pytest.warns(StaticGraphWarning, match="an object is another one"):
+        for _ in range(10):
+            f(X, Silent())
+    text = str(f.explain())
+    assert text.index("compiled: f") < text.index("traced, compiled at the next call") and "Silent object" in text
+    assert "Silent object" in str(f.explain("all")) and "Silent object" in f.explain("all")._repr_html_()
+
+
+def test_a_class_is_not_decorated() -> None:
+    with pytest.raises(TypeError, match="Model is a class: decorate its forward"):
+        static_graph(Model)
+
+
 def test_a_parameter_of_another_shape() -> None:
     model = Model()
     model(X)
@@ -137,6 +173,7 @@ def test_locations_are_the_users() -> None:
     assert len(places) == 5 and {re.sub(r":\d+$", "", p) for p in places} == {"test_explain.py", "optimizer"}
 
 
+@pytest.mark.slow
 def test_why_a_convolution_has_its_algorithm() -> None:
     class Net(kusari.Chain):
         def __init__(self) -> None:

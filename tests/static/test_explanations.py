@@ -155,7 +155,7 @@ def test_html_has_the_facts_of_the_text(net: Net, what: str, monkeypatch: pytest
     texts = {"link": "Net: 32 parameters l1 W float32[5, 3], rest Linear(in_size=5, out_size=2, nobias=False)",
              "variable": f"(2, 2) float32 {y!r}", "parameter": f"(5, 3) yes {net.l1.W!r}", "uninitialized": "None",
              "graph": str(drawing.print_graph(entry.recording.graph)),
-             "computed": '[label="<b>&\\":'}
+             "computed": '0 <b>&": (2, 2), float32 1 _ + 1 <- 0 2'}
     if shown is None:
         shown = net.static.explain(what)
         assert Html(shown._repr_html_()).words == re.sub(r"(?m)^(== |-- )", "", str(shown)).split()

@@ -135,7 +135,7 @@ class Deep(kusari.Chain):
         return F.sum(x * x)
 
 
-@pytest.mark.parametrize("memory", ["balanced", "low", 0.6])
+@pytest.mark.parametrize("memory", ["low", *(pytest.param(m, marks=pytest.mark.slow) for m in ("balanced", 0.6))])
 def test_so_does_the_search_for_what_to_compute_again(passes: list[str], monkeypatch: pytest.MonkeyPatch,
                                                       memory: Any) -> None:
     searched: list[str] = []

@@ -422,6 +422,7 @@ def test_threads() -> None:
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_what_is_gone_is_freed() -> None:
     def run(m: Any, other: Any, i: int) -> None:
         x, t = data(i)

@@ -377,7 +377,7 @@ def test_gradients_of_what_a_whole_step_stores(both: Any, row: Any) -> None:
     both(make, range(5), rtol=1e-3, atol=2e-4)
 
 
-@pytest.mark.parametrize("memory", ["balanced", "low", 0.3])
+@pytest.mark.parametrize("memory", ["low", *(pytest.param(m, marks=pytest.mark.slow) for m in ("balanced", 0.3))])
 def test_what_is_computed_again_is_the_call_s(both: Any, memory: Any) -> None:
     """Gradients inside of a call with checkpoints read what was dropped, and what code has given, as they were."""
     class Deep(kusari.Chain):

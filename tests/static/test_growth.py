@@ -98,7 +98,8 @@ def test_calls_that_were_in_flight_once_are_forgotten() -> None:
     assert before >= 98 and alive()["Frame"] <= before - 80
 
 
-@pytest.mark.parametrize("whole", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("whole", [True, False])
 def test_idle_shapes_hold_no_more_than_the_largest(whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kusari.static.room.KEPT_BYTES", 0)
     monkeypatch.setattr("kusari.runtime.frame.LARGE_BYTES", 0)

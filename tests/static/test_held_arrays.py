@@ -87,6 +87,34 @@ def test_an_array_that_a_function_holds_changes_before_its_backward(both: Any, k
     both(make, xs())
 
 
+@pytest.mark.parametrize("keep", (lambda f: f * 2, lambda f: f[::-1], lambda f: None), ids=["new", "view", "nothing"])
+def test_a_forward_that_puts_another_array_into_its_attribute(both: Any, keep: Any) -> None:
+    class Times(FunctionNode):
+        def __init__(self, factor: Any) -> None:
+            self.factor = factor
+
+        def forward(self, inputs: Any) -> Any:
+            y = inputs[0] * self.factor
+            self.factor = keep(self.factor)
+            return y,
+
+        def backward(self, indexes: Any, gys: Any) -> Any:
+            return gys[0] * (3 if self.factor is None else self.factor),
+
+    def make(decorate: Any) -> Any:
+        @decorate
+        def f(x: Any, m: Any) -> Any:
+            return Times(m).apply((F.sin(x),))[0]
+
+        def call(x: Any) -> Any:
+            v = Variable(x)
+            F.sum(f(v, np.abs(x))).backward()
+            return v.grad
+        return call
+
+    both(make, xs())
+
+
 def test_a_function_that_changes_an_array_it_holds_steps_aside(both: Any) -> None:
     class Counts(FunctionNode):
         def __init__(self, sums: Any) -> None:

@@ -89,8 +89,9 @@ def trained(make: Any, memory: Any, whole: bool) -> tuple[Any, list[Any], int, s
 
 
 @pytest.mark.parametrize(("name", "whole"), [
-    ("dropout", True), ("normalized", False), *(pytest.param(name, whole, marks=pytest.mark.slow) for name, whole in (
-        ("deep", False), ("deep", True), ("dropout", False), ("normalized", True), ("recurrent", False)))])
+    ("normalized", False), *(pytest.param(name, whole, marks=pytest.mark.slow) for name, whole in (
+        ("deep", False), ("deep", True), ("dropout", False), ("dropout", True), ("normalized", True),
+        ("recurrent", False)))])
 def test_same_bits_with_less_memory(name: str, whole: bool) -> None:
     _, expected, most, told = trained(CHAINS[name], "speed", whole)
     assert told == ""
@@ -122,7 +123,7 @@ def stepped(memory: Any, make: Any, hooks: tuple[Any, ...]) -> tuple[Any, list[A
 
 
 @pytest.mark.parametrize(("make", "hooks"), [
-    (kusari.optimizers.Adam, ()),
+    pytest.param(kusari.optimizers.Adam, (), marks=pytest.mark.slow),
     pytest.param(lambda: kusari.optimizers.MomentumSGD(0.1), (lambda: kusari.optimizer_hooks.WeightDecay(0.01),),
                  marks=pytest.mark.slow),
     (lambda: kusari.optimizers.SGD(0.1), (lambda: kusari.optimizer_hooks.GradientClipping(0.1),)),

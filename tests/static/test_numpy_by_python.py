@@ -132,6 +132,7 @@ FLOATS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "an integer as an extent": lambda m, x, t: m.hidden(x)[:(t < 3).sum()],
     "an integer in a loop": lambda m, x, t: sum(m.hidden(x) for _ in range(int((t > 2).sum()))),
     "items of an array": lambda m, x, t: m.hidden(x) * sum(v * 2 for v in x[0]) + [*x[1]][-1],
+    "an array from its end": lambda m, x, t: m.hidden(x) * list(reversed(x[0]))[1],
     "stored in an array": lambda m, x, t: m.hidden(_with_corner(np.zeros((5, 4), "f"), x.max()) + x),
     "stored in a dictionary": lambda m, x, t: m.hidden(x) * _with({"a": 1.0}, "a", x.max())["a"],
     "stored in a list": lambda m, x, t: m.hidden(x) / _with([2.0, 3.0], 1, float(x.max()))[-1],

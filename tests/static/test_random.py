@@ -31,7 +31,7 @@ class Kind(NamedTuple):
 
 
 KINDS = {"chains": Kind(chains.check, "same", 0.9, 4, int(os.environ.get("RANDOM_CHAINS", "1000")), 40),
-         "programs": Kind(programs.check, "replays", 0.5, 30, int(os.environ.get("RANDOM_PROGRAMS", "300")), 30)}
+         "programs": Kind(programs.check, "replays", 0.5, 10, int(os.environ.get("RANDOM_PROGRAMS", "300")), 30)}
 
 
 def _check(kind: Kind, first: int, last: int) -> None:

@@ -9,6 +9,8 @@ import pytest
 from kusari.iterators import DaliIterator
 from kusari.serializers import DictionarySerializer, NpzDeserializer
 
+pytestmark = pytest.mark.filterwarnings("ignore:DaliIterator is experimental:FutureWarning")
+
 
 class Pipeline:
     """What the iterator asks of ``nvidia.dali.pipeline.Pipeline``."""
@@ -75,3 +77,8 @@ def test_dali_itself(tmp_path: Any) -> None:
         path.write_bytes(b"x")
     it = DaliIterator(numbers(), repeat=False)
     assert len(list(it)) == 2
+
+
+def test_it_is_experimental() -> None:
+    with pytest.warns(FutureWarning, match="DaliIterator is experimental"):
+        DaliIterator(Pipeline())

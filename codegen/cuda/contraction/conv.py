@@ -62,7 +62,7 @@ class _Writer:
         self.epilogue = Epilogue(self.text, spec.exprs, spec.operands, spec.dtype, 2)
 
     def _split(self, name: str, number: str, extents: Sequence[int]) -> str:
-        """Declare ``<name>0`` … of a number in C order, and what is left of it; returns the name of that."""
+        """Declare ``<name>0`` … of a number in C order, and the rest of it; returns the name of the rest."""
         inner = 1
         for d in range(len(extents) - 1, -1, -1):
             text = number if inner == 1 else f"{number} / {inner}"

@@ -1,1 +1,1 @@
-"""The language that kernels are written in, and their parts that do not depend on what they compute."""
+"""The language that kernels are written in, and the parts that all of them have."""

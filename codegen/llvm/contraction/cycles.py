@@ -1,9 +1,32 @@
-"""Counts that choices share: cycles of a register tile's step, and the rows that registers have room for."""
+"""Choices by cycles: candidates, and counts that they share, as of the step of a register tile."""
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kusari.ir import Choice
+from kusari.ir.costs import READ_CYCLES
+
 from ...target import Target
+from .operand import Matrices
 
 MOST_TILE_ROWS = 14
+LINE_BYTES = 64    # a cache line
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An algorithm that can compute a contraction, and the cycles of one core that it is expected to take."""
+
+    cycles: float
+    name: str
+
+
+def explanation(found: Sequence[Candidate]) -> Choice:
+    """Return the choice of the first of ``found``, which come cheapest first."""
+    best, *others = found
+    return Choice(best.name, best.cycles, "the fewest" if others else "the only way",
+                  tuple((c.name, c.cycles) for c in others))
 
 
 def step_cycles(rows: int, vectors: int, once: float = 0.25) -> float:
@@ -14,6 +37,21 @@ def step_cycles(rows: int, vectors: int, once: float = 0.25) -> float:
     return max(rows * vectors / 2, (rows + vectors) / 2, 4) + (1 + vectors) * once
 
 
-def tile_rows(target: Target, vectors: int) -> int:
-    """Rows of ``vectors`` sums that registers hold besides factors; 0 if there are too few."""
-    return (target.registers - (2 if target.has_fma else 3) - vectors) // vectors
+def read_cycles(work: Matrices, target: Target) -> float:
+    """Cycles in which B is read once, if the first-level cache does not hold it."""
+    nbytes = work.k * work.n * work.dtype.itemsize
+    return READ_CYCLES * nbytes / LINE_BYTES if nbytes > target.l1_bytes else 0.0
+
+
+def tile_rows(target: Target, vectors: int, taken: int = 0) -> int:
+    """Rows of ``vectors`` sums that registers hold besides factors and ``taken`` others; 0 if there are too few."""
+    return (target.registers - taken - (2 if target.has_fma else 3) - vectors) // vectors
+
+
+def turning_registers(target: Target, size: int) -> int:
+    """Registers that the index vectors of a transpose take, of elements of ``size`` bytes.
+
+    LLVM keeps them through the loops behind the packing of a panel, and would rather move sums of a tile to memory and
+    back in each step: 14 rows took 1.8 times as long as 12 (spills in the assembly of each tile of 1 to 8 vectors).
+    """
+    return {4: 3, 8: 2}[size] if target.vector_bytes == 64 else 0

@@ -65,7 +65,7 @@ class Tile:
 
     def multiply(self, rows: Factors, columns: Factors, depth: Index, place: Array, stride: int, add: bool,
                  ahead: Callable[[Index], None] | None = None) -> None:
-        """Store a ``product``, or add it to what is there, in rows of ``stride`` elements."""
+        """Store a ``product``, or add it to the sums there, in rows of ``stride`` elements."""
         height, vectors = len(rows.offsets), len(columns.offsets)
         initial = self.load(place, stride, height, vectors) if add else self.zeros(height, vectors)
         self.store(self.product(rows, columns, depth, initial, ahead), place, stride, vectors)

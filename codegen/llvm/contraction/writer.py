@@ -3,15 +3,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Generic, TypeVar
 
 from ..text.array import Array
 from ..text.emitter import Emitter, Index
 from ..text.types import memory_type
+from .cycles import LINE_BYTES
 from .epilogue import Epilogue
 from .operand import Matrices, Results
 from .tile import Tile
 
-LINE_BYTES = 64  # a cache line
+Plan = TypeVar("Plan")
 
 
 def whole_lines(elements: int, itemsize: int) -> int:
@@ -65,12 +67,12 @@ class Writer:
         return Epilogue(em, work, reads, slots[len(reads):], em.mul(image, work.m * work.n))
 
 
-class ProductWriter(Writer):
-    """Writes the products of a batch of matrices."""
+class ProductWriter(Writer, Generic[Plan]):
+    """Writes the products of a batch of matrices by ``plan``."""
 
-    def __init__(self, em: Emitter, work: Matrices) -> None:
+    def __init__(self, em: Emitter, work: Matrices, plan: Plan) -> None:
         super().__init__(em, work, em.target.lanes(work.dtype.itemsize))
-        self.work = work
+        self.work, self.plan = work, plan
 
     def write(self) -> int:
         """Write the kernel; returns the bytes of scratch each thread needs."""
@@ -85,7 +87,7 @@ class ProductWriter(Writer):
         return self.scratch_bytes
 
     def prepare(self) -> None:
-        """Write what comes once: the addresses of scratch memory, buffers on the stack."""
+        """Write the parts that come once: the addresses of scratch memory, buffers on the stack."""
         raise NotImplementedError
 
     def product(self, epilogue: Epilogue, a: Array, b: Array, split: bool) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from .tabular_dataset import TabularDataset
-from .views import View
+from .tabular_dataset import TabularDataset, View
 
 
 class DelegateDataset(View):

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...backends import cuda
-from .tabular_dataset import Column, TabularDataset
-from .transforms import Transform
-from .views import AsMode, Join, Rows
+from .tabular_dataset import AsMode, Column, Join, Rows, TabularDataset, Transform
 
 _unnamed = itertools.count()  # columns without a name get one that no other has
 

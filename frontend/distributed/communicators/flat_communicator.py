@@ -52,6 +52,11 @@ class DummyCommunicator(FlatCommunicator):
 
     name = "dummy"
 
+    @property
+    def shares(self) -> bool:
+        """False: nothing is added up."""
+        return False
+
     def reduce_buffers(self, buffers: Sequence[np.ndarray], place: Place) -> list[Any]:
         """Multiply flat arrays, as if all ranks had the same: means are this rank's own gradients."""
         for buffer in buffers:

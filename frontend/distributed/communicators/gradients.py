@@ -6,7 +6,7 @@ all ranks have meant the same.
 """
 from __future__ import annotations
 
-import weakref
+import math
 import zlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ import numpy as np
 
 from ...configuration import config
 from ..errors import CollectiveMismatch
+from ..transport.shared import SharedSum, shared_bytes
 from .messages import flat, restored
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ __all__ = ["BUCKET_BYTES", "CHECKED_UPDATES", "Bucket", "Reduction", "Run", "lay
 
 BUCKET_BYTES = 1 << 20
 CHECKED_UPDATES = 10
+SHARED_AHEAD = 2  # buckets
 _CODES = 1 << 12  # times the number of ranks they are exact in float32
 
 Layout = tuple[tuple[str, str, tuple[int, ...]], ...]
@@ -61,36 +63,34 @@ class Bucket:
     def __init__(self, dtype: Any, layout: Layout, code: int) -> None:
         self.layout = layout
         self.code = code
-        self.sizes = [int(np.prod(shape, dtype=np.int64)) for _, _, shape in layout]
-        self.buffer = np.empty(sum(self.sizes) + 1, dtype)
+        self.dtype = np.dtype(dtype)
+        self.starts = [0, *np.cumsum([np.prod(shape, dtype=np.int64) for _, _, shape in layout]).tolist()]
+        self.size = self.starts[-1] + 1
+        self.nbytes = self.size * self.dtype.itemsize
+        self._found = np.empty((), dtype)
 
-    def fill(self, grads: Sequence[Any], ranks: int, rounded: Any = None) -> None:
-        """Copy gradients in, divided by the number of ranks; with ``rounded`` as numbers of that dtype."""
-        at = 0
-        factor = self.buffer.dtype.type(1 / ranks)
-        for grad, size in zip(grads, self.sizes, strict=True):
+    def fill(self, buffer: np.ndarray, grads: Sequence[Any], ranks: int, rounded: Any = None) -> None:
+        """Copy gradients to a buffer, divided by the number of ranks; with ``rounded`` as numbers of that dtype."""
+        factor = self.dtype.type(1 / ranks)
+        for grad, at, end in zip(grads, self.starts, self.starts[1:], strict=False):
             values = flat(grad)
-            np.multiply(values if rounded is None else values.astype(rounded), factor, out=self.buffer[at:at + size])
-            at += size
-        self.buffer[at] = self.code
+            np.multiply(values if rounded is None else values.astype(rounded), factor, out=buffer[at:end])
+        buffer[-1] = self.code
 
-    def means(self, size: int) -> list[np.ndarray]:
-        """Return the gradients' means as parts of the buffer, once it has been added up over ``size`` ranks.
+    def means(self, total: Any, size: int, outs: Sequence[np.ndarray]) -> None:
+        """Write the gradients' means to arrays, from a sum of ``size`` ranks' buffers that is there.
 
         Raises:
             CollectiveMismatch: The ranks did not add up the same gradients.
         """
-        if self.buffer[-1] != self.code * size:
+        total.write(self.size - 1, self._found)
+        if self._found != self.code * size:
             names = ", ".join(name for name, _, _ in self.layout)
             raise CollectiveMismatch(
                 f"ranks have added up gradients of different parameters; on this rank they were {names}. "
                 "comm.set_config('checked_updates', n) compares their names in the first n updates.")
-        parts: list[np.ndarray] = []
-        at = 0
-        for (_, _, shape), count in zip(self.layout, self.sizes, strict=True):
-            parts.append(self.buffer[at:at + count].reshape(shape))
-            at += count
-        return parts
+        for at, out in zip(self.starts, outs, strict=False):
+            total.write(at, out)
 
 
 def buckets_of(layout: Layout, bucket_bytes: float, dtypes: Any) -> list[tuple[list[int], Bucket]]:
@@ -128,30 +128,57 @@ class Run:
         self._reduction = reduction
         found = buckets_of(layout, comm.bucket_bytes, comm.added_as)
         self.buckets = [positions for positions, _ in found]
-        self.arrays = [bucket for _, bucket in found]
-        self._pending: list[Any] = []
-        reduction.runs.add(self)
+        self._arrays = [bucket for _, bucket in found]
+        # Buckets that a compiled step has under way: what is in caches is soon added up where ranks share memory, and
+        # transfers of a network have the whole backward to hide behind.
+        self.ahead = SHARED_AHEAD if comm.shares else math.inf
+        self._started = 0  # buckets
+        self._region: Any = None
+        self._sums: list[Any] = []
+        self._place: Any = None
 
     def start(self, k: int, grads: Sequence[Any]) -> None:
         """Copy the gradients of a bucket and start to add them up."""
         comm = self._reduction.comm
         if k == 0:
-            self._pending.clear()
-            self._reduction.check(self.layout)
+            self._begin(comm)
         self.poll()
-        self.arrays[k].fill(grads, comm.size, comm.rounded)
-        self._pending += comm.reduce_buffers([self.arrays[k].buffer], comm.place("multi_node_mean_grad"))
+        self._arrays[k].fill(self._sums[k].buffer, grads, comm.size, comm.rounded)
+        self._sums[k].start(self._place)
+        self._started = k + 1
+
+    def _begin(self, comm: MpiCommunicatorBase) -> None:
+        self._started = 0
+        self._place = comm.place("multi_node_mean_grad")
+        self._reduction.check(self.layout)
+        before = self._region
+        self._region = comm.region(sum(shared_bytes(bucket.nbytes) for bucket in self._arrays))
+        if self._region is None:
+            if before is not None or not self._sums:
+                self._sums = [comm.message_sum(np.empty(bucket.size, bucket.dtype)) for bucket in self._arrays]
+            return
+        self._region.begin(self._place)
+        if self._region is not before:
+            at = 0
+            self._sums = []
+            for bucket in self._arrays:
+                self._sums.append(SharedSum(self._region, at, bucket.size, bucket.dtype))
+                at += shared_bytes(bucket.nbytes)
 
     def poll(self) -> None:
         """Let buckets that are under way go on."""
-        for pending in self._pending:
-            pending.poll()
+        for total in self._sums[:self._started]:
+            total.poll()
 
-    def finish(self, k: int) -> list[np.ndarray]:
-        """Wait for a bucket; returns the means, which hold until the next start."""
-        self._pending[k].wait()
-        parts = self.arrays[k].means(self._reduction.comm.size)
-        return [part.astype(self.layout[i][1], copy=False) for i, part in zip(self.buckets[k], parts, strict=True)]
+    def finish(self, k: int, outs: Sequence[Any] = ()) -> list[np.ndarray]:
+        """Wait for a bucket; returns the means, which are ``outs`` where these are arrays to write them to."""
+        bucket, total = self._arrays[k], self._sums[k]
+        found = list(outs) or [np.empty(shape, dtype) for _, dtype, shape in bucket.layout]
+        total.wait()
+        bucket.means(total, self._reduction.comm.size, found)
+        if k == len(self._arrays) - 1 and self._region is not None:
+            self._region.end()
+        return found
 
 
 class Started:
@@ -167,18 +194,13 @@ class Started:
     def finish(self) -> None:
         """Write the means to the parameters' gradients."""
         for k, positions in enumerate(self._run.buckets):
-            for i, mean in zip(positions, self._run.finish(k), strict=True):
-                _store(self._params[i], mean)
+            params = [self._params[i] for i in positions]
+            outs = [p.grad if isinstance(p.grad, np.ndarray) and p.grad.flags.writeable
+                    else np.empty(p.grad.shape, p.grad.dtype) for p in params]
+            for p, mean in zip(params, self._run.finish(k, outs), strict=True):
+                if p.grad is not mean:
+                    p.grad = restored(mean, mean.shape, p.grad)
         self._reduction.give_back(self._run)
-
-
-def _store(param: Any, mean: np.ndarray) -> None:
-    """Overwrite a gradient; one that cannot be overwritten is replaced."""
-    grad = param.grad
-    if isinstance(grad, np.ndarray) and grad.flags.writeable:
-        grad[...] = mean
-    else:
-        param.grad = restored(mean.copy(), mean.shape, param.array if grad is None else grad)
 
 
 class Reduction:
@@ -188,7 +210,6 @@ class Reduction:
         self.comm = comm
         self._checked: dict[Layout, int] = {}
         self._idle: dict[tuple[Layout, float], list[Run]] = {}
-        self.runs: weakref.WeakSet[Run] = weakref.WeakSet()
 
     def mean(self, model: Any, zero_fill: bool) -> None:
         """Replace the gradients of a model by their means."""

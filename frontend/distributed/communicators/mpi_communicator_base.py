@@ -14,6 +14,7 @@ from ... import backend, environment
 from ...callsite import user_location
 from ..errors import CollectiveMismatch
 from ..transport import Channel, Lone, Mpi
+from ..transport.shared import MessageSum, Region, free_bytes
 from ..transport.watch import Place
 from . import gradients
 from .communicator_base import CommunicatorBase
@@ -41,10 +42,12 @@ class MpiCommunicatorBase(CommunicatorBase):
         super().__init__()
         self._channel: Channel = channel or (Lone() if mpi_comm is None else Mpi(mpi_comm))
         self.reduction = gradients.Reduction(self)
+        self._regions: list[Region] = []
         with self.config_scope():
             self.batched_copy = True
             self.bucket_size = gradients.BUCKET_BYTES
             self.checked_updates = gradients.CHECKED_UPDATES
+            self.shared_memory = True
         self._find_machines()
 
     @property
@@ -100,6 +103,8 @@ class MpiCommunicatorBase(CommunicatorBase):
         ``bucket_size``: the bytes of gradients that are reduced together.
         ``checked_updates``: the number of updates in which ranks compare their parameters' names, shapes and dtypes
         before they reduce gradients; debug mode always does.
+        ``shared_memory``: whether ranks of one machine add up gradients in memory that they share, without messages;
+        the same on all ranks.
         """
         if name not in self._configs:
             return super().set_config(name, **kwargs)
@@ -114,7 +119,10 @@ class MpiCommunicatorBase(CommunicatorBase):
         return made
 
     def finalize(self) -> None:
-        """Release what the communicator holds; it cannot be used afterwards."""
+        """Release what the communicator holds, on all ranks together; it cannot be used afterwards."""
+        for region in self._regions:
+            region.free()
+        self._regions = []
         self._channel.free()
 
     # Agreement
@@ -394,6 +402,33 @@ class MpiCommunicatorBase(CommunicatorBase):
     def added_as(self, dtype: str) -> str:
         """Return the dtype in which gradients of a dtype are added: MPI has no float16."""
         return "float32" if dtype == "float16" else dtype
+
+    @property
+    def shares(self) -> bool:
+        """Whether ranks add up gradients in memory that they share."""
+        return bool(self.shared_memory) and self.size > 1 and self.inter_size == 1
+
+    def region(self, nbytes: int) -> Region | None:
+        """Return shared memory in which so many bytes of gradients of each rank are added up; None for messages.
+
+        Ranks begin and end reductions in the same order, and so take the same region, or make one together.
+        """
+        if not self.shares:
+            return None
+        for region in self._regions:
+            if region.nbytes >= nbytes and not region.busy:
+                return region
+        free = min(self.agree("multi_node_mean_grad", None, free_bytes))
+        made = self._channel.share(nbytes) if free > 2 * self.size * nbytes else None
+        if made is None:
+            self.shared_memory = False
+        else:
+            self._regions.append(made)
+        return made
+
+    def message_sum(self, buffer: np.ndarray) -> MessageSum:
+        """Return a sum over all ranks of what will be in a buffer, by messages."""
+        return MessageSum(buffer, self.reduce_buffers)
 
     def reduce_buffers(self, buffers: Sequence[np.ndarray], place: Place) -> list[Any]:
         """Start to replace flat arrays by their sums over all ranks: the step in which the kinds differ."""

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..errors import MPIMissing
+from .shared import Region
 from .watch import Place, Watch
 
 __all__ = ["Channel", "Complete", "Lone", "Mpi", "launched_ranks", "world"]
@@ -63,6 +64,10 @@ class Channel(Protocol):
 
     def allreduce(self, buffer: np.ndarray, place: Place) -> Pending:
         """Start to replace a flat array by its sum over the ranks."""
+        ...
+
+    def share(self, nbytes: int) -> Region | None:
+        """Return memory of so many bytes for each rank that all share; None where ranks are on several machines."""
         ...
 
     def send(self, payload: Sequence[np.ndarray], dest: int, tag: int, place: Place) -> None:
@@ -147,6 +152,9 @@ class Lone:
     def allreduce(self, buffer: np.ndarray, place: Place) -> Pending:
         """Leave the array as it is: the sum of one."""
         return Complete()
+
+    def share(self, nbytes: int) -> None:
+        """Return None: there is nobody to share with."""
 
     # Never called: there is no other rank, and communicators refuse to send to their own.
     send: Any = None
@@ -259,6 +267,15 @@ class Mpi:
         step = PIECE_BYTES // buffer.itemsize
         requests = [self._sums.Iallreduce(MPI.IN_PLACE, buffer[i:i + step]) for i in range(0, buffer.size, step)]
         return _Started(self._watch, requests, self._located(place), buffer)
+
+    def share(self, nbytes: int) -> Region | None:
+        """Return memory of so many bytes for each rank that all share; None where ranks are on several machines."""
+        from mpi4py import MPI
+
+        machine = self._sums.Split_type(MPI.COMM_TYPE_SHARED)
+        everyone = machine.Get_size() == self.size
+        machine.Free()
+        return Region(self._sums, self._watch, nbytes) if everyone else None
 
     def send(self, payload: Sequence[np.ndarray], dest: int, tag: int, place: Place) -> None:
         """Send flat arrays; returns when they may be overwritten."""

@@ -98,6 +98,7 @@ class Watch:
         while not done():
             now = time.monotonic()
             if now - start > SPINNING_SECONDS:
+                self._line.iprobe(tag=_NOTE)  # what others still wait for goes on, also where this is no wait for MPI
                 time.sleep(0 if now - start < YIELDING_SECONDS else NAP_SECONDS)
             if now - listened > LISTEN_SECONDS:
                 listened = now

@@ -18,6 +18,8 @@ from .shape import expand_dims, reshape
 
 
 def _sequence(name: str, xs: Any) -> tuple[Any, ...]:
+    if type(xs) in (tuple, list):
+        return tuple(xs)
     if isinstance(xs, (Variable, np.ndarray)) or not isinstance(xs, Iterable):
         raise TypeError(f"{name} takes a list or tuple of inputs, or another iterable, got {type(xs).__name__}")
     return tuple(xs)

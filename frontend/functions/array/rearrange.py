@@ -270,13 +270,21 @@ def where(condition: Any, x: Any, y: Any) -> Variable:
     Args:
         condition: Boolean array.
         x: Input.
-        y: Input of the same dtype; the three shapes broadcast.
+        y: Input of the same dtype; the three shapes broadcast. A number takes the dtype of the other input.
 
     Raises:
         InvalidType: The condition is not boolean, the dtypes differ, or the shapes do not broadcast.
     """
-    condition, x, y = (v if hasattr(v, "shape") else np.asarray(v) for v in (condition, x, y))
-    return Where().apply((condition, x, y))[0]
+    condition = condition if hasattr(condition, "shape") else np.asarray(condition)
+    return Where().apply((condition, _like(x, y), _like(y, x)))[0]
+
+
+def _like(value: Any, other: Any) -> Any:
+    """Return a value as an array where it is a number or a sequence: a plain number in the dtype of another value."""
+    if hasattr(value, "shape") and not isinstance(value, np.generic):
+        return value
+    dtype = getattr(other, "dtype", None) if isinstance(value, (bool, int, float)) else None
+    return backend.get_array_module(other).asarray(value, dtype)
 
 
 class Diagonal(Structured):

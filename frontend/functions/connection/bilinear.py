@@ -4,9 +4,9 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from ...broadcasting import broadcast_to
 from ...utils import type_check
 from ...variable import Variable, as_variable
-from ..array.broadcast import broadcast_to
 from ..array.shape import reshape
 from ..math.matmul import matmul
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...callsite import user_location
 from ...utils import type_check
 from ...utils.conv import get_conv_outsize, get_deconv_outsize
 from ..array.cast import cast
@@ -90,7 +91,7 @@ def expect_weights(x: Any, W: Any, b: Any, label: str) -> tuple[int, Any]:
     if x.ndim < 3 or W.ndim != x.ndim:
         raise type_check.InvalidType("x.ndim == W.ndim, which is 2 more than the axes that windows slide over",
                                      f"x: {tuple(x.shape)}, W: {tuple(W.shape)}",
-                                     f"\nInvalid operation is performed in: {label} (Forward)")
+                                     f"\nInvalid operation is performed in: {label} (Forward)", user_location())
     return x.ndim - 2, b if b is None or b.dtype == x.dtype or b.dtype.kind != "f" else cast(b, x.dtype)
 
 

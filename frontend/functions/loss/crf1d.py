@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import backend
+from ...broadcasting import broadcast_to
 from ...tape import composed
 from ...utils import type_check
 from ...variable import Variable, as_variable
-from ..array.broadcast import broadcast_to
 from ..array.indexing import get_item, select_item
 from ..array.join import concat, split_axis
 from ..array.shape import reshape

@@ -8,11 +8,11 @@ import numpy as np
 
 from ... import backend
 from ...backends.cuda import to_cpu
+from ...broadcasting import broadcast_to
 from ...function_node import FunctionNode
 from ...utils import type_check
 from ...variable import Variable, as_variable
 from ..activation.sigmoids import softplus
-from ..array.broadcast import broadcast_to
 from ..array.cast import cast
 from ..array.shape import expand_dims
 from ..connection.embed_id import embed_id

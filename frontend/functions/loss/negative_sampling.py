@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from ... import backend
+from ...broadcasting import broadcast_to
 from ...function_node import FunctionNode
 from ...utils import type_check
 from ...variable import Variable, as_variable
 from ..activation.sigmoids import softplus
-from ..array.broadcast import broadcast_to
 from ..array.cast import cast
 from ..array.join import concat
 from ..array.rearrange import where

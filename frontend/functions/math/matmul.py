@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from ... import backend
+from ...broadcasting import sum_to
 from ...function_node import FunctionNode
 from ...utils import type_check
 from ...utils.arrays import for_arrays
 from ...utils.half import are_half, dot, in_float32
 from ...variable import Variable, as_variable
-from ..array.broadcast import sum_to
 from ..array.cast import cast
 from ..array.shape import reshape
 

@@ -8,12 +8,12 @@ import numpy as np
 from kusari.ir.symbol import where
 
 from ... import backend
+from ...broadcasting import broadcast_to
 from ...function_node import FunctionNode
 from ...structured import Structured
 from ...utils import type_check
 from ...variable import Variable, as_variable
 from ..array.axes import swapaxes
-from ..array.broadcast import broadcast_to
 from ..array.shape import reshape
 from .matmul import matmul
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from ... import backend
+from ...broadcasting import broadcast_to
 from ...structured import Structured
 from ...utils import type_check
 from ...variable import Variable
-from ..array.broadcast import broadcast_to
 from ..array.shape import reshape
 
 Axis = int | tuple[int, ...] | None

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from ...broadcasting import broadcast_to
 from ...utils import type_check
 from ...utils.sparse import CooMatrix
 from ...variable import Variable, as_variable
 from ..array.axes import swapaxes
-from ..array.broadcast import broadcast_to
 from ..array.cast import cast
 from ..array.indexing import GetItemAdvanced, ScatterAdd
 from ..array.shape import reshape

@@ -9,12 +9,12 @@ import numpy as np
 from kusari.ir import PRIMITIVES
 from kusari.ir.symbol import exp, log
 
+from ...broadcasting import broadcast_to
 from ...elementwise import elementwise
 from ...function_node import FunctionNode
 from ...tape import named
 from ...utils import type_check
 from ...variable import Variable, as_variable
-from ..array.broadcast import broadcast_to
 from ..array.shape import reshape
 from .exponential import square
 from .reduction import Axis, Reduction, checked_axis, kept

@@ -8,12 +8,13 @@ import numpy as np
 from kusari.ir.symbol import cast, where
 
 from ... import backend
+from ...broadcasting import broadcast_to
+from ...callsite import caller
 from ...configuration import config
 from ...function_node import FunctionNode
 from ...utils import type_check
 from ...utils.arrays import force_array
 from ...variable import Variable, as_variable
-from ..array.broadcast import broadcast_to
 
 
 def uniform(xp: Any, shape: tuple[int, ...]) -> Any:
@@ -128,7 +129,7 @@ def reject(kwargs: dict[str, Any], **removed: str) -> None:
     for name in kwargs:
         if name in removed:
             raise ValueError(f"the {name} argument is not supported anymore; {removed[name]}")
-        raise TypeError(f"got an unexpected keyword argument {name!r}")
+        raise TypeError(f"{caller()}() got an unexpected keyword argument {name!r}")
 
 
 class Zoneout(FunctionNode):

@@ -4,13 +4,13 @@ from __future__ import annotations
 from typing import Any
 
 from ... import backend
+from ...broadcasting import broadcast_to
 from ...configuration import config
 from ...function_node import FunctionNode
 from ...structured import Structured
 from ...utils import type_check
 from ...variable import Variable, as_variable
 from ..array.axes import swapaxes
-from ..array.broadcast import broadcast_to
 from ..array.cast import cast
 from ..array.shape import reshape
 from ..math.matmul import matmul

@@ -75,6 +75,6 @@ def forget(func: Callable[..., Any], *xs: Any) -> Variable | tuple[Variable, ...
     if config.enable_backprop and not getattr(tape.active(), "whole_layers", False):
         # Arrays, too, ask for a gradient: without one the backward pass would not come by and reach parameters.
         ys = forgetting.apply([x if isinstance(x, Variable) else Variable(x) for x in xs])
-    else:  # nothing is kept anyway, or it is for an export; whoever traces sees what is computed
+    else:  # nothing is kept anyway, or it is for an export; a tracer sees the functions inside
         ys = forgetting._call(tuple([as_variable(x) for x in xs]))
     return ys[0] if len(ys) == 1 else ys

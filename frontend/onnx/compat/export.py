@@ -10,6 +10,7 @@ from unittest import mock
 from ...function_node import FunctionNode
 from ...link_hook import ForwardPreprocessArgs, LinkHook
 from ...static.trees import flatten
+from ...utils.experimental import experimental
 from ...variable import Variable, as_variable
 from .. import exporter
 from ..context import Context, convert_parameter
@@ -25,12 +26,18 @@ MAXIMUM_OPSET_VERSION = ONNX_CHAINER.default_opset
 """The newest opset of ONNX-Chainer, and the default; all that Kusari writes may be asked for."""
 
 
+_EXPERIMENTAL = ("external_converters", "external_opset_imports", "return_named_inout")
+
+
 @functools.wraps(exporter.export)
 def export(model: Any, args: Any, filename: Any = None, *more: Any, **kwargs: Any) -> Any:
     """Export a model in ONNX-Chainer's dialect; see `kusari.onnx.export`."""
     if filename is not None and not kwargs.get("no_testcase"):
         warnings.warn("onnx_chainer.export_testcase writes inputs and outputs, too; no_testcase=True for a model alone",
                       DeprecationWarning, stacklevel=2)
+    for option in _EXPERIMENTAL:
+        if kwargs.get(option):
+            experimental(option)
     return exporter.export(model, args, filename, *more, **{"dialect": ONNX_CHAINER, **kwargs})
 
 

@@ -1,12 +1,14 @@
 """An ONNX graph as plain Python: steps over names, so that running it touches no protobuf message."""
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ..versions import require_onnx
+
+GRADIENT = ("ai.onnx.preview.training", "Gradient")  # the only operator that reads names of its graph
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +73,22 @@ def _program(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], const
     return Program(name, inputs, outputs, constants, steps, types, frozenset(free), gone)
 
 
+def _with_body(step: Step, before: list[Step]) -> Step:
+    """Return a step of `Gradient` whose attribute ``body`` is the program that it differentiates.
+
+    That is made of the steps before it, from the result ``y`` back to the names ``xs`` and ``zs``.
+    """
+    inputs = (*step("xs"), *(step("zs") or ()))
+    wanted, kept = {step("y")}, []
+    for other in reversed(before):
+        wanted.difference_update(inputs)
+        if not wanted.isdisjoint(other.outputs):
+            kept.append(other)
+            wanted.update(other.inputs, *[p.free for p in other.attributes.values() if isinstance(p, Program)])
+    body = _program(step.title, inputs, (step("y"),), {}, tuple(kept[::-1]), {})
+    return replace(step, attributes={**step.attributes, "body": body})
+
+
 class Reader:
     """Reads the graphs of one model: ``versions`` are those of its operators by domain, ``functions`` its own ones."""
 
@@ -87,8 +105,11 @@ class Reader:
             constants[t.values.name] = _dense(array(t.values), array(t.indices), tuple(t.dims))
         inputs = tuple([v.name for v in graph.input if v.name not in constants])
         types = {v.name: self.type(v.type) for v in graph.input}
-        steps = tuple([step for node in graph.node for step in self.steps(node, {})])
-        return _program(graph.name, inputs, tuple([v.name for v in graph.output]), constants, steps, types)
+        steps: list[Step] = []
+        for node in graph.node:
+            for step in self.steps(node, {}):
+                steps.append(_with_body(step, steps) if (step.domain, step.operator) == GRADIENT else step)
+        return _program(graph.name, inputs, tuple([v.name for v in graph.output]), constants, tuple(steps), types)
 
     def type(self, proto: Any) -> Any:
         """The dtype of a tensor; None for anything else."""

@@ -1,4 +1,4 @@
-"""Running a program: names to values, step by step, with the control flow of ONNX."""
+"""Running a program: names to values, step by step, with the control flow of ONNX, and its gradients."""
 from __future__ import annotations
 
 from typing import Any
@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 
 from ... import functions as F
+from ...backprop import grad
+from ...configuration import config, force_backprop_mode
 from ...variable import Variable
 from . import elementwise, indexing, layers, recurrent, reductions, shapes
-from .program import Program, Step
+from .program import GRADIENT, Program, Step
 from .reference import apply
 from .registry import Table, number
 
@@ -37,7 +39,7 @@ def run(program: Program, values: dict[str, Any]) -> tuple[Any, ...]:
 
 def results_of(step: Step, inputs: list[Any], env: dict[str, Any]) -> tuple[Any, ...]:
     """Return the results of one step."""
-    control = CONTROL.get(step.operator) if not step.domain else None
+    control = CONTROL.get((step.domain, step.operator))
     if control is not None:
         return control(step, inputs, env)
     if any(isinstance(x, Variable) for x in inputs):
@@ -99,4 +101,15 @@ def _stacked(rows: list[Any], axis: int) -> Any:
     return np.stack(rows, axis) if rows else np.zeros((0,), np.float32)
 
 
-CONTROL = {"If": _if, "Loop": _loop, "Scan": _scan}
+def _gradient(step: Step, inputs: list[Any], env: dict[str, Any]) -> tuple[Any, ...]:
+    body: Program = step("body")
+    is_on = config.enable_backprop
+    with force_backprop_mode():
+        given = [x if isinstance(x, Variable) and x.requires_grad else Variable(getattr(x, "array", x)) for x in inputs]
+        y, = run(body, {**env, **dict(zip(body.inputs, given, strict=True))})
+        xs = given[:len(step("xs"))]
+        found = grad([y], xs, enable_double_backprop=is_on) if isinstance(y, Variable) else [None] * len(xs)
+    return tuple([np.zeros_like(x.array) if g is None else g for x, g in zip(xs, found, strict=True)])
+
+
+CONTROL = {("", "If"): _if, ("", "Loop"): _loop, ("", "Scan"): _scan, GRADIENT: _gradient}

@@ -5,6 +5,7 @@ values that the gradient of ``h`` reads. Replays return such results as the same
 """
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +89,40 @@ class Read:
         return array if self.view is None else self.view(array)
 
 
+@dataclass(frozen=True)
+class Exposed:
+    """Memory of functions' results that callers may change: that of ``root``.
+
+    In it lie results of the call, by number, and values that gradients read as they are at the backward.
+    """
+
+    root: Value
+    results: list[int]
+    reads: list[Value]
+
+    def is_shared(self, outputs: Sequence[Value]) -> bool:
+        """Whether it must be one array, of which its values are views: not where a single value takes all of it."""
+        several = len({*self.reads, *[outputs[i] for i in self.results]}) > 1
+        return several and (bool(self.reads) or any(outputs[i] is self.root for i in self.results))
+
+
+def exposed_memory(recording: Any, made: Collection[Value], reads: Iterable[Value]) -> list[Exposed]:
+    """Return the memory that callers may change, of the values ``made`` by functions.
+
+    Arguments that are returned as they are, results that lie in such, and repeated elements are not of it.
+    """
+    graph, memory = recording.graph, recording.aliases
+    found: dict[Value, Exposed] = {}
+    for i, v in enumerate(graph.outputs):
+        root, view = memory.root(v), memory.views.get(v)
+        if i in recording.apart and i not in recording.same and root in made and not (view and view.repeats):
+            found.setdefault(root, Exposed(root, [], [])).results.append(i)
+    for v in dict.fromkeys(reads):
+        if isinstance(v.type, TensorType) and memory.root(v) in found:
+            found[memory.root(v)].reads.append(v)
+    return list(found.values())
+
+
 class ForwardOutputs:
     """The arrays that a compiled forward returns: its results, then arrays shared by several of them, or by gradients.
 
@@ -96,44 +131,34 @@ class ForwardOutputs:
     numbers of the outputs in whose memory those lie, and ``changing`` all values that callers may change.
     """
 
-    def __init__(self, recording: Any, reads: Any) -> None:
+    def __init__(self, recording: Any, reads: Iterable[Value]) -> None:
         graph, memory = recording.graph, recording.aliases
         made = {v for n in graph.nodes for v in n.outputs}
-        places: dict[Value, list[int]] = {}
-        for i, v in enumerate(graph.outputs):
-            view = memory.views.get(v)
-            if i in recording.apart and i not in recording.same and memory.root(v) in made and not (
-                    view is not None and view.repeats):
-                places.setdefault(memory.root(v), []).append(i)
-        wanted: dict[Value, list[Value]] = {}
-        for v in dict.fromkeys(reads):
-            if isinstance(v.type, TensorType) and memory.root(v) in places:
-                wanted.setdefault(memory.root(v), []).append(v)
         values = list(graph.outputs)
         self.views: dict[int, tuple[int, View]] = {}
-        self.read: dict[Value, Read] = {}
-        for root, found in places.items():
-            own = {graph.outputs[i] for i in found}
-            reading = wanted.get(root, [])
-            if len(own.union(reading)) > 1 and (reading or root in own):
-                for i in found:
+        read: dict[Value, Read] = {}  # with the numbers of outputs
+        exposed = exposed_memory(recording, made, reads)
+        for part in exposed:
+            if part.is_shared(graph.outputs):
+                for i in part.results:
                     self.views[i] = len(values), memory.views[graph.outputs[i]]
-                    values[i] = root
-                for v in reading:
-                    self.read[v] = Read(len(values), self._node(recording, v), memory.views[v])
-                values.append(root)
-            elif reading:
-                self.read[reading[0]] = Read(found[0], self._node(recording, reading[0]))
+                    values[i] = part.root
+                for v in part.reads:
+                    read[v] = Read(len(values), _number_of_node(recording, v), memory.views[v])
+                values.append(part.root)
+            elif part.reads:
+                read[part.reads[0]] = Read(part.results[0], _number_of_node(recording, part.reads[0]))
         self.values = tuple(values)
-        self.held = tuple(sorted({r.result for r in self.read.values()}))
-        self.read = {v: Read(self.held.index(r.result), r.node, r.view) for v, r in self.read.items()}
-        self.changing = frozenset([v for v in made if memory.root(v) in places])
+        self.held = tuple(sorted({r.result for r in read.values()}))
+        self.read = {v: replace(r, result=self.held.index(r.result)) for v, r in read.items()}
+        roots = {part.root for part in exposed}
+        self.changing = frozenset([v for v in made if memory.root(v) in roots])
 
-    @staticmethod
-    def _node(recording: Any, value: Value) -> int:
-        """The number of the node of ``value`` among the nodes of a call."""
-        i = next((i for i, v in enumerate(recording.graph.outputs) if v is value and i not in recording.same), -1)
-        return sum(recording.differentiable[:i]) if i >= 0 and recording.differentiable[i] else -1
+
+def _number_of_node(recording: Any, value: Value) -> int:
+    """The number of the node of ``value`` among the nodes of a call; -1 if it has none."""
+    i = next((i for i, v in enumerate(recording.graph.outputs) if v is value and i not in recording.same), -1)
+    return sum(recording.differentiable[:i]) if i >= 0 and recording.differentiable[i] else -1
 
 
 def through_views(recording: Any, backward: Backward) -> tuple[Backward, frozenset[Value]]:

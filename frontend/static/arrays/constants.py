@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from kusari.ir import Op, Value
 
+from ...broadcasting import broadcast_to
 from ...configuration import using_config
-from ...functions.array.broadcast import broadcast_to
 from ...functions.math.identity import Identity
 from ...variable import Variable
 from .captured import owner

@@ -205,15 +205,9 @@ class JointBackward:
 
     def run(self, walk: Walk, y: Variable, gy: Any) -> bool:
         """Run it and store the gradients; returns False, and has done nothing, if its assumptions do not hold."""
-        functions = walk.functions
-        if self._viewing and any([functions[k].arrays_now() is None for k in self._viewing]):
+        arrays = self._arrays(walk.functions, self._one if gy is None else gy)
+        if arrays is None:
             return False
-        arrays: list[Any] = []
-        for how, k, i in self.sources:
-            array = (self._one if gy is None else gy) if how == "seed" else _source(functions[k], how, i)
-            if array is None:
-                return False
-            arrays.append(array)
         try:
             arguments = self.free.pop()
         except IndexError:
@@ -226,6 +220,23 @@ class JointBackward:
         for i in self._shared:
             grads[i] = grads[i].copy()
         y._grad = y._grad_var = None
+        self._hand_out(walk, grads)
+        return True
+
+    def _arrays(self, functions: list[Any], gy: Any) -> list[Any] | None:
+        """Return the arrays that it reads, as they are now; None if one is not there."""
+        if self._viewing and any([functions[k].arrays_now() is None for k in self._viewing]):
+            return None
+        arrays: list[Any] = []
+        for how, k, i in self.sources:
+            array = gy if how == "seed" else _source(functions[k], how, i)
+            if array is None:
+                return None
+            arrays.append(array)
+        return arrays
+
+    def _hand_out(self, walk: Walk, grads: list[Any]) -> None:
+        """Add the gradients to those of parameters and leaves; behind results of other functions go on."""
         variables: list[Any] = []
         further: list[Any] = []
         for who, gx in zip(self.receivers, grads, strict=True):
@@ -237,7 +248,6 @@ class JointBackward:
         receive(variables, grads)
         if further:
             go_on(further)
-        return True
 
 
 def _source(function: Any, how: str, i: int) -> Any:
@@ -354,57 +364,48 @@ class _JointGraph:
                 self._receive(wires[kind.places.index(p)], env[g])
 
     def _static_call(self, k: int, function: StaticCall, gys: list[Any]) -> None:
+        """Append the compiled backward of a static call, which reads what the call kept."""
         schedule = function.call.schedule
-        it = iter(gys)
-        given = tuple([d and next(it) is not None for d in schedule.recording.differentiable])
-        compiled = schedule.backward_for(given)
+        differentiable = schedule.recording.differentiable
+        seeds = dict(zip([i for i, d in enumerate(differentiable) if d], gys, strict=True))  # by result
+        compiled = schedule.backward_for(tuple([seeds.get(i) is not None for i in range(len(differentiable))]))
         if compiled is None or schedule.checkpointed or any(
                 not isinstance(v.type, TensorType) for _, v in compiled.saved):
             raise NotJoined(f"{function.label} computes values again or keeps more than arrays")
         graph = compiled.graph
-        seeds = {}
-        it = iter(gys)
-        for i, d in enumerate(schedule.recording.differentiable):
-            if d:
-                seeds[i] = next(it)
-        outputs = len(schedule.outputs.values)
-        env: dict[Value, Value] = {}
-        values = iter(graph.inputs)
-        for i in compiled.seeds:
-            env[next(values)] = seeds[i]
-        for j, v in compiled.read:
-            env[next(values)] = self._result(k, function, v, j)
-        for position, v in compiled.saved:
-            env[next(values)] = self._input("kept", k, outputs + position, v.tensor)
-        for i in compiled.inputs:
-            v = next(values)
-            env[v] = self._input("given", k, i, v.tensor)
-        for v, binding in zip(graph.params, compiled.bindings, strict=True):
-            known = self._known.get(id(binding))
-            if known is None:
-                known = self._known[id(binding)] = Value(v.type, v.hint)
-                self.params[known] = binding
-            env[v] = known
+        kept = len(schedule.outputs.values)  # the number of the first array that the call keeps
+        operands = [
+            *[seeds[i] for i in compiled.seeds],
+            *[self._result(k, function, v, j) for j, v in compiled.read],
+            *[self._input("kept", k, kept + i, v.tensor) for i, v in compiled.saved]]
+        operands += [self._input("given", k, i, v.tensor)
+                     for i, v in zip(compiled.inputs, graph.inputs[len(operands):], strict=True)]
+        env: dict[Value, Value] = dict(zip(graph.inputs, operands, strict=True))
+        env.update((v, self._param(v, b)) for v, b in zip(graph.params, compiled.bindings, strict=True))
         self._constants(graph.consts, env)
         self._copy(graph.nodes, env)
-        grads = iter(graph.outputs)
-        leaves = len(schedule.wanted_leaves)
-        for n, present in enumerate(compiled.present):
-            if not present:
-                continue
-            g = env[next(grads)]
-            if n < leaves:
-                self._receive(self.walk.wires[k][n], g)
+        receivers = [*self.walk.wires[k], *schedule.wanted_parameters]
+        present = [r for r, there in zip(receivers, compiled.present, strict=True) if there]
+        for receiver, v in zip(present, graph.outputs, strict=True):
+            if isinstance(receiver, int):
+                self._receive(receiver, env[v])
             else:
-                p = schedule.wanted_parameters[n - leaves]
-                self._parameters[id(p)] = p
-                self._receive(("parameter", id(p)), g)
+                self._parameters[id(receiver)] = receiver
+                self._receive(("parameter", id(receiver)), env[v])
 
     def _result(self, k: int, function: StaticCall, value: Value, j: int) -> Value:
         """Return a result that the call reads; where another function retains it, both are one input."""
         place = function.call.schedule.outputs.read[value].node
         retained = None if place < 0 else self._retained.get(k + place * _STRIDE_OUTPUTS)
         return self._input("result", k, j, value.tensor) if retained is None else retained
+
+    def _param(self, value: Value, binding: Any) -> Value:
+        """Return the param of a binding: one, however many static calls read it."""
+        known = self._known.get(id(binding))
+        if known is None:
+            known = self._known[id(binding)] = Value(value.type, value.hint)
+            self.params[known] = binding
+        return known
 
     def _constants(self, consts: Sequence[tuple[Value, Any]], env: dict[Value, Value]) -> None:
         for v, array in consts:

@@ -287,7 +287,7 @@ class Cell(Guard):
 
 
 def contents(cell: CellType) -> Any:
-    """Return what a cell holds; MISSING if it is empty."""
+    """Return the object in a cell; MISSING if it is empty."""
     try:
         return cell.cell_contents
     except ValueError:

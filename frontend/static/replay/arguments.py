@@ -177,7 +177,7 @@ class Arguments:
         self.frame.bind(index, np.empty(kind.shape, kind.dtype))
 
     def rebind(self, index: int, array: Any) -> Any:
-        """Bind a param to another array; returns what to compare with at the next call."""
+        """Bind a param to another array; returns the object to compare with at the next call."""
         kind = self.compiled.plan.externals[index].tensor
         if not issubclass(type(array), np.ndarray) or array.shape != kind.shape or array.dtype != kind.dtype:
             got = f"{getattr(array, 'dtype', array.__class__)}{getattr(array, 'shape', '')}"

@@ -1,4 +1,4 @@
-"""Calls in flight: what the forward of a schedule leaves for its backwards, and those bound to that."""
+"""Calls in flight: the arrays that the forward of a schedule leaves for its backwards, and backwards bound to them."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ class InFlight:
         return now if bound is None or not now.flags.carray else bound  # others are bound as copies
 
     def applied(self, template: Any) -> Applied:
-        """Return what has become of a function of the user's in the call."""
+        """Return the application of a function of the user's in the call."""
         return next(t for t in self.arguments.frame.tokens.values() if t.template is template)
 
 

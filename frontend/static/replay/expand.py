@@ -171,7 +171,7 @@ class _Expansion:
             self.replaced.append((y, self.assigned[value]))
 
     def _content(self, value: Value) -> Any:
-        """Return a copy of what the call has computed for ``value``."""
+        """Return a copy of the array that the call has computed for ``value``."""
         found = self.held.get(value)
         return (self.contents[value] if found is None else found).copy()
 

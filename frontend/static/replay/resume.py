@@ -83,7 +83,7 @@ class Again:
         return unflatten(node.attrs["result"], iter(results[len(written):]))
 
     def enter(self, inputs: Any) -> Any:
-        """Called with what a function is applied to."""
+        """Called with the inputs of a function."""
         return inputs
 
     def take(self, variable: Any) -> Any:
@@ -109,7 +109,7 @@ def _take_over(new: Any, old: Any) -> None:
 
 @contextmanager
 def going_on(run: Sequence[tuple[Any, Any, Any]]) -> Generator[None]:
-    """Inside, what has ``run`` already gives its results again."""
+    """Inside, functions that have ``run`` already give their results again."""
     again: Any = Again(run)
     with recording(again if again.goes_on else None):
         yield

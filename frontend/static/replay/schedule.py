@@ -115,7 +115,7 @@ class Schedule:
             p.is_static = True  # its gradients come from here: the optimizer compiles its update too
 
     def _choose_kept(self, full: Backward) -> Kept:
-        """Choose what the forward keeps for its backwards."""
+        """Choose the values that the forward keeps for its backwards."""
         return choose_kept(self.recording.graph, full.nodes, full.present, changing=self.outputs.changing)
 
     def _compile(self, whole: Graph) -> Any:
@@ -123,7 +123,7 @@ class Schedule:
         return compile_graph(whole, self.saved)
 
     def _state_reader(self) -> Any:
-        """Return what reads the state of NumPy's random numbers as far as the functions recorded depend on it."""
+        """Return a reader of NumPy's random state, as far as recorded functions depend on it; None if they do not."""
         nodes = self.forward.plan.graph.nodes
         drawn = {n.attrs["dist"] for n in nodes if n.op.traits & Trait.RANDOM}
         if not self.recording.draws:
@@ -137,7 +137,7 @@ class Schedule:
         return CompiledBackward(self.recording, part, self.saved, self.outputs.read)
 
     def new_call(self) -> Call:
-        """Return what runs one call at a time."""
+        """Return the frames of one call."""
         return Call(self)
 
     def backward_for(self, given: tuple[bool, ...]) -> CompiledBackward | None:
@@ -176,7 +176,7 @@ class Schedule:
         return self._checkpointing is not None
 
     def computed_again(self, call: Any, arrays: Sequence[Any]) -> dict[Value, Any]:
-        """Compute what would have been saved without checkpoints by a call on ``arrays``, whose arguments ``call`` are.
+        """Compute the values that a call on ``arrays`` would save without checkpoints; ``call`` are its arguments.
         """
         assert self._checkpointing is not None
         values, compiled, used, final = self._checkpointing.again(self.saved)

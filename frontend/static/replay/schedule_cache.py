@@ -166,7 +166,7 @@ class ScheduleCache:
     def postpones(self, key: Any, soon: int) -> bool:
         """Whether a new signature stays define-by-run for now: beyond ``soon`` of them it has to come ``OFTEN_CALLS``.
 
-        Whoever has ever new shapes would trace all of them, and, turning through more than are kept, replay none.
+        Code with ever new shapes would trace all of them, and, turning through more than are kept, replay none.
         """
         with self.lock:
             if len(self.entries) < soon:

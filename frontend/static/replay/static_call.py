@@ -1,4 +1,4 @@
-"""The graph node of one replay: what define-by-run sees of it."""
+"""The graph node of one replay, the part of it that define-by-run sees."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -178,7 +178,7 @@ class StaticCall(FunctionNode):
         return schedule.surprising or schedule.own_python and len(targets) < len(schedule.wanted)
 
     def _expanded_backward(self, grad_outputs: tuple[Any, ...], targets: tuple[int, ...]) -> tuple[Any, ...]:
-        """Gradients of define-by-run for whoever calls ``backward`` of this very node."""
+        """Return gradients of define-by-run, for code that calls ``backward`` of this very node."""
         pairs = [(r(), g) for r, g in zip(self.outputs or (), grad_outputs, strict=True)]
         nodes = self.inputs
         inputs = [nodes[i].get_variable() for i in targets]
@@ -193,7 +193,7 @@ class StaticCall(FunctionNode):
         finally:
             for node, creator in zip(nodes, creators, strict=True):
                 node.creator_node = creator
-            self.inputs = nodes  # whoever asks for gradients hands them to these
+            self.inputs = nodes  # gradients that are asked for later go to these
 
 
 def behind(graph: Graph, values: set[Value]) -> set[Node]:

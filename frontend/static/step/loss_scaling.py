@@ -68,7 +68,7 @@ def emit_finite(b: Builder, gradients: Sequence[Value]) -> tuple[Value, ...]:
 
 
 def settle(optimizer: Any, params: Sequence[Any], flags: Sequence[Any]) -> None:
-    """Note what ``emit_finite`` has found, with a warning for each gradient that is not finite."""
+    """Note the findings of ``emit_finite``, with a warning for each gradient that is not finite."""
     if flags[0]:
         optimizer._gradients_are_finite = True
         return

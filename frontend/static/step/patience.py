@@ -1,11 +1,11 @@
-"""When to try again what was refused."""
+"""The time at which a refused step is tried again."""
 from __future__ import annotations
 
 LONGEST_WAIT_CALLS = 1024
 
 
 class Patience:
-    """Waits for one step, then for two, four, …: what is refused for good is hardly ever tried."""
+    """Waits for one step, then for two, four, …: a step that is refused for good is hardly ever tried."""
 
     def __init__(self) -> None:
         self._wait = self._left = 0

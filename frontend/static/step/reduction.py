@@ -2,9 +2,10 @@
 
 An optimizer whose gradients are such means has a ``_reducer``. ``reducer.part_of_step(parameters)`` returns an object
 that says which gradients form a bucket, and starts and finishes the reduction of each. In the graph these are nodes of
-Python: a bucket is started behind the node that makes its last gradient, and finished behind the whole backward, each
-followed by the update of its parameters. Such nodes keep their order, which is the same in every process whatever its
-graph looks like.
+Python: a bucket is started behind the node that makes its last gradient, and finished once ``reduction.ahead`` others
+have been started behind it, at the latest behind the whole backward; the update of its parameters follows. Such nodes
+keep their order, which is the same in every process whatever its graph looks like. Python of the user's, after which a
+call may be taken back and be run again, comes before all of them.
 """
 from __future__ import annotations
 
@@ -23,13 +24,13 @@ def _start(attrs: Any, *grads: Any) -> tuple[Any, ...]:
     return ()
 
 
-def _finish(attrs: Any) -> tuple[Any, ...]:
-    """Wait for a bucket; returns the means."""
-    return tuple(attrs["reduction"].finish(attrs["bucket"]))
+def _finish(attrs: Any, *outs: Any) -> tuple[Any, ...]:
+    """Wait for a bucket; returns the means, in the arrays ``outs`` where these are there."""
+    return tuple(attrs["reduction"].finish(attrs["bucket"], outs))
 
 
 START = Op("start_reduction", _start, Trait.OPAQUE | Trait.CONFINED)
-FINISH = Op("finish_reduction", _finish, Trait.OPAQUE | Trait.CONFINED)
+FINISH = Op("finish_reduction", _finish, Trait.OPAQUE | Trait.CONFINED | Trait.FILLS)
 
 
 def reduced(reduction: Any, params: Sequence[Any], grads: dict[int, Value], nodes: Sequence[Node],
@@ -40,14 +41,17 @@ def reduced(reduction: Any, params: Sequence[Any], grads: dict[int, Value], node
     """
     made = {v: i for i, node in enumerate(nodes) for v in node.outputs}
     behind: dict[int, list[Node]] = {}
-    last = -1
+    last = max([i for i, node in enumerate(nodes) if node.op.is_opaque], default=-1)
     finishing: list[Node] = []
     means = dict(grads)
     for k, members in enumerate(reduction.buckets):
         own = [grads[id(params[i])] for i in members]
         last = max([last, *(made.get(v, -1) for v in own)])
         attrs = {"reduction": reduction, "bucket": k}
-        behind.setdefault(last, []).append(Node(START, tuple(own), (), attrs))
+        there = behind.setdefault(last, [])
+        there.append(Node(START, tuple(own), (), attrs))
+        if k >= reduction.ahead:
+            there.append(finishing.pop(0))
         found = [Value(tensor_type(v.tensor.dtype, v.shape), "mean") for v in own]
         finishing.append(Node(FINISH, (), tuple(found), attrs))
         means.update((id(params[i]), v) for i, v in zip(members, found, strict=True))

@@ -30,7 +30,7 @@ class RuleStateBinding:
     name: str
 
     def array(self) -> Any:
-        """The array bound now; what is not there yet is made."""
+        """The array bound now; made, if it is not there yet."""
         updated = updated_by(self.rule, self.parameter)
         if self.name == "param":
             return updated._array
@@ -71,7 +71,7 @@ class Group:
         self.dynamic: tuple[str, ...] = ()
 
     def current(self) -> dict[str, Any]:
-        """The hyperparameters of this step, as numbers that stay what they are."""
+        """The hyperparameters of this step, as numbers that no other step changes."""
         values = self._current()
         for name, value in values.items():
             if isinstance(value, np.ndarray):
@@ -111,7 +111,7 @@ class Group:
         return fits
 
     def _take_over(self, now: dict[str, Any]) -> None:
-        """Make what changed an input from now on where it is a number, else a literal."""
+        """Take over values: a number that changed is an input from now on, other values are literals."""
         before = self.values or self.next_values()
         dynamic = [name for name in self.dynamic if name in now and is_number(now[name])]
         for name, value in now.items():
@@ -135,7 +135,7 @@ class Group:
         self.new_values(symbols[0], symbols[1], dict(zip(names, symbols[2:], strict=True)), hyper)
 
     def new_values(self, param: Any, grad: Any, states: dict[str, Any], hyper: SimpleNamespace) -> dict[str, Any]:
-        """Return what the update makes of symbols, as the rule states it."""
+        """Return the expressions of the update, as the rule states it."""
         rule, kind, read = self.rule, type(self.rule), ReadHyperparameters()
         shared = is_ours(kind.hyper_values)
         given = {"hyperparam": StatedHyperparameters(rule.hyperparam, hyper, shared, read)}

@@ -1,4 +1,4 @@
-"""Stand-ins for rules and hooks while they state their arithmetic, which note what it depends on."""
+"""Stand-ins for rules and hooks while they state their arithmetic, which note the attributes it depends on."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -47,7 +47,7 @@ class ReadHyperparameters:
                 self.outside[id(place), name] = place, _plain(function.__qualname__, name, value)
 
     def kept(self) -> list[Any]:
-        """Return what conditions are made of, to be compared."""
+        """Return the parts of conditions, to be compared."""
         return [{k: id(v) for k, v in self.own.items()}, {k: id(v) for k, v in self.of_class.items()},
                 {k: id(v) for k, (_, v) in self.outside.items()}]
 
@@ -125,12 +125,12 @@ class StatedHyperparameters:
 
 
 def asked(name: str) -> str:
-    """Return what a hyperparameter that is not taken from ``hyper_values`` is called among the values of a group."""
+    """Return the name, among the values of a group, of a hyperparameter that is not taken from ``hyper_values``."""
     return f"hyperparam.{name}"
 
 
 def state(method: Callable[..., Any], of: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return what a method of the user's makes of symbols."""
+    """Return the expressions that a method of the user's makes of symbols."""
     try:
         return method(*args, **kwargs)
     except NotCompilable:

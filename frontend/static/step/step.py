@@ -130,7 +130,7 @@ class Step:
             self.results.release()
 
     def _results(self) -> StepResults:
-        """Make what the Variables that the loss function stores hang on."""
+        """Make the results that Variables stored by the loss function hang on."""
         return StepResults(self.recording)
 
     def _compile(self) -> None:
@@ -182,7 +182,7 @@ class Step:
         return reduced(reducer.part_of_step(params), [p for _, p in params], grads, nodes)
 
     def _compile_step(self, whole: Graph, bindings: Sequence[Any]) -> tuple[Any, Callable[[], Any]]:
-        """Compile the graph; returns that, and what makes the arguments of one run."""
+        """Compile the graph; returns it, and a function that makes the arguments of one run."""
         kept = () if self.results is None else self.results.saved
         flags = self.program.flags
         first = int(self.gives_loss) if self.results is None else len(self.results.outputs.values)
@@ -306,8 +306,11 @@ def _flags(arguments: Any, positions: Sequence[int], arrays: Sequence[Any]) -> l
 
 
 def _may_fail(instruction: Any) -> bool:
-    """Whether an instruction runs Python that may raise: not what draws random numbers."""
-    return instruction.kernel is None and not instruction.node.op.traits & Trait.RANDOM
+    """Whether an instruction runs Python that may raise: not what draws random numbers.
+
+    Where a reduction raises, gradients and parameters are partly of this step: ranks that are out of step end.
+    """
+    return instruction.kernel is None and not instruction.node.op.traits & (Trait.RANDOM | Trait.CONFINED)
 
 
 def _places(compiled: Any, first: int, count: int) -> list[int]:

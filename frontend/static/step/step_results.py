@@ -50,7 +50,7 @@ class StepResults(Schedule):
         self.free.clear()
 
     def call(self) -> Call:
-        """Return what the next step runs in."""
+        """Return the frames of the next step."""
         return self.free.pop() if self.free else self.new_call()
 
     def state(self) -> Any:
@@ -58,7 +58,7 @@ class StepResults(Schedule):
         return None if self._state is None else self._state()
 
     def give(self, call: Call, arrays: Sequence[Any], results: list[Any], leaves: Sequence[Any], state: Any) -> None:
-        """Store what the loss function stores."""
+        """Repeat the stores of the loss function."""
         if self.wanted:
             self.connect(call, arrays, results, leaves, state)
         else:

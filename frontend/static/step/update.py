@@ -82,7 +82,7 @@ class UpdateProgram:
         return scaling
 
     def _stated(self, hook: Any) -> StatedHook:
-        """Return what a hook of the optimizer states; raise unless it can be stated for these parameters."""
+        """Return a hook of the optimizer as stated; raise unless it can be stated for these parameters."""
         stated = StatedHook(hook, self.scaling is not None)
         name = hook.name
         if getattr(hook, "needs_noise", False):
@@ -185,7 +185,7 @@ class UpdateProgram:
         return fits
 
     def retreat(self) -> None:
-        """Take back what ``advance`` counted: the step failed."""
+        """Undo the count of ``advance``: the step failed."""
         self._clocks(-1)
 
     def hyper_arrays(self) -> list[Any]:
@@ -367,7 +367,7 @@ class UpdateProgram:
 
 
 def _start(b: Builder, wide: Value, narrow: Value) -> Value:
-    """Append what an update starts from: the float32 copy, or the parameter where that has been changed since."""
+    """Append the start of an update: the float32 copy, or the parameter where that has been changed since."""
     changed = b.call("not_equal", b.cast(wide, narrow.tensor.dtype), narrow)
     return b.call("where", b.reshape(b.reduce("any", changed), ()), b.cast(narrow, wide.tensor.dtype), wide)
 

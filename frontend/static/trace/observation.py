@@ -356,7 +356,7 @@ class Observation:
         self.effects.append(Effect(function, (container,), args, what, container))
 
     def _empty(self, container: Any) -> None:
-        """Note that from now on a container has what the call puts into it."""
+        """Note that from now on the items of a container are the call's."""
         number = id(container)
         self._changed[number] = None
         self.effects = [effect for effect in self.effects if effect.holder is not container]

@@ -109,23 +109,27 @@ def apply_own(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
     function = copy.copy(made)
     if any(made._own_kind.fresh):
         made._own_kind.renew(function)
-    fresh, held = attrs.get("fresh"), attrs.get("held")
+    fresh, held = attrs.get("fresh"), attrs.get("held", ())
     if fresh:
         arrays = tuple([x.copy() if i in fresh else x for i, x in enumerate(arrays)])
+    given: list[Any] = []
     if held:
-        hold(function, held, arrays[-len(held):])
+        given = [hold(function, place, array) for place, array in zip(held, arrays[-len(held):], strict=True)]
         arrays = arrays[:-len(held)]
     with using_config("enable_backprop", True):
         outputs = function.apply([Variable(x, requires_grad=x.dtype.kind in "fc") for x in arrays])
     found = tuple([v._array for v in outputs])
-    return (*found, Applied(made, function, found, held or ()))
+    places = [(i, name) if vars(owners(function)[i]).get(name) is array else None
+              for (i, name), array in zip(held, given, strict=True)]
+    return (*found, Applied(made, function, found, places))
 
 
-def hold(function: Any, places: Any, arrays: Any) -> None:
-    """Give a function arrays in its attributes, which it may write to."""
-    found = owners(function)
-    for (i, name), array in zip(places, arrays, strict=True):
-        vars(found[i])[name] = array if array.flags.writeable else array.copy()
+def hold(function: Any, place: tuple[int, str], array: Any) -> Any:
+    """Give a function an array in an attribute, which it may write to; returns the array that it gets."""
+    owner, name = place
+    array = array if array.flags.writeable else array.copy()
+    vars(owners(function)[owner])[name] = array
+    return array
 
 
 def operands(node: Node) -> tuple[Value, ...]:
@@ -136,12 +140,14 @@ def operands(node: Node) -> tuple[Value, ...]:
 class Applied:
     """One application of a user's function in a replay; ``given`` are gradients of its backward, while one runs.
 
-    ``held`` are the places of the arrays in its attributes, which are operands of its node after its inputs.
+    ``held`` are the places of the arrays in its attributes, which are operands of its node after its inputs; None
+    where its forward has put something else.
     """
 
     __slots__ = ("template", "function", "outputs", "held", "given")
 
-    def __init__(self, made: FunctionNode, function: FunctionNode, outputs: tuple[Any, ...], held: Any) -> None:
+    def __init__(self, made: FunctionNode, function: FunctionNode, outputs: tuple[Any, ...],
+                 held: list[tuple[int, str] | None]) -> None:
         self.template = made
         self.function: Any = function
         self.outputs = outputs
@@ -154,7 +160,9 @@ class Applied:
         count = len(function.inputs)
         for i, array in zip(inputs, arrays, strict=False):
             if i >= count:
-                hold(function, self.held[i - count:i - count + 1], [array])
+                place = self.held[i - count]
+                if place is not None:
+                    hold(function, place, array)
             elif (node := function.inputs[i]).data is not None:
                 node.data = array
         if outputs and function._retained_output_data is not None:

@@ -14,6 +14,7 @@ from ..compile.memory import report as report_memory
 from ..guards.guard import MISSING
 from ..replay.schedule_cache import OFTEN_CALLS, CacheEntry, ScheduleCache
 from ..trace.recording import Recording
+from .signature_text import mode_and_arguments
 from .summary import expensive, in_parts, signatures, uncompiled
 
 if TYPE_CHECKING:
@@ -105,8 +106,6 @@ def bytes_held(caches: Iterable[ScheduleCache]) -> int:
 
 def _signature(number: int, key: Any, entry: CacheEntry, owner: ScheduleCache, what: str) -> Iterator[Section]:
     """Yield the sections on one signature and its whole steps."""
-    mode = f"train={key[0]}, enable_backprop={key[1]}"
-    leaves = ", ".join(str(k) for k in key[2:]) or "no arguments"
     lines = [f"traced again: {reason}" for reason in owner.retraces.get(key, ())]
     if owner.others(key):
         lines.append(f"{len(owner.others(key))} more kept, for when what was read is again as it was then")
@@ -115,7 +114,7 @@ def _signature(number: int, key: Any, entry: CacheEntry, owner: ScheduleCache, w
         lines.append(f"fell back to define-by-run: {entry.fault}")
     elif schedule is None:
         lines.append(uncompiled(owner, entry))
-    yield Section(1, f"signature {number}: {mode}; {leaves}", tuple(lines))
+    yield Section(1, f"signature {number}: {mode_and_arguments(key)}", tuple(lines))
     if recording is not None:
         yield from _recorded(recording, schedule, what)
     for step, reason in owner.steps(entry):

@@ -12,11 +12,13 @@ from ..compile.memory import megabytes, peak_of
 from ..replay.schedule_cache import CacheEntry, ScheduleCache
 from ..step.reduction import under_way
 from .roof import bandwidth, peak
+from .signature_text import MOST_ITEMS, mode_and_arguments
 
 if TYPE_CHECKING:
     from ..compile.compile import Compiled
 
 SHOWN_SIGNATURES = 6
+MANY_SIGNATURES = 8                    # of which none has come again
 SHOWN_REASONS = 3
 SHOWN_KERNELS_ROWS = 5
 WIDEST_CHARACTERS = 110
@@ -27,17 +29,23 @@ LARGEST_FOOTPRINT_BYTES = 1 << 27      # beyond, no cache holds it, and bandwidt
 
 
 def signatures(caches: Sequence[ScheduleCache]) -> list[str]:
-    """Return lines on a few signatures, first on any that fell back."""
+    """Return lines on a few signatures: first any that fell back, then compiled ones, then others."""
     every = [(o, key, entry) for o in caches for key, entry in o.entries.items()]
-    every.sort(key=lambda each: each[2].fault is None)
+    every.sort(key=lambda each: (each[2].fault is None, not _is_compiled(each[0], each[2])))
     lines: list[str] = []
     for o, key, entry in every[:SHOWN_SIGNATURES]:
-        leaves = ", ".join(str(k) for k in key[2:]) or "no arguments"
-        mode = f"train={key[0]}, enable_backprop={key[1]}"
-        lines.append("  * " + textwrap.shorten(f"{mode}; {leaves}", WIDEST_CHARACTERS, placeholder=" ..."))
+        text = mode_and_arguments(key, MOST_ITEMS)
+        lines.append("  * " + textwrap.shorten(text, WIDEST_CHARACTERS, placeholder=" ..."))
         lines += [f"    {line}" for line in _signature(o, key, entry)]
     more = len(every) - SHOWN_SIGNATURES
+    if len(every) >= MANY_SIGNATURES and not any(_is_compiled(o, entry) for o, _, entry in every):
+        lines.insert(0, "  each call had other arguments, so that nothing is compiled: pad them to few shapes")
     return lines + [f"  and {more} more signature{'s' * (more > 1)}: explain(\"plan\") lists all"] * (more > 0)
+
+
+def _is_compiled(owner: ScheduleCache, entry: CacheEntry) -> bool:
+    """Whether a signature fell back, or has come again: its calls, or whole steps, are compiled."""
+    return entry.fault is not None or entry.schedule is not None or any(step for step, _ in owner.steps(entry))
 
 
 def uncompiled(owner: ScheduleCache, entry: CacheEntry) -> str:

@@ -5,8 +5,7 @@ their counts are needed.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, Literal
@@ -15,16 +14,9 @@ from kusari.ir import Arg, Choice
 
 from ....contractions import ConvSpec, Direction
 from ....target import Target
+from ..cycles import Candidate, explanation
 
 Algorithm = Literal["product", "panels", "columns", "direct", "taps"]
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """An algorithm that can compute a convolution, and the cycles of one core that it is expected to take."""
-
-    cycles: float
-    name: str
 
 
 def choose(spec: ConvSpec, target: Target) -> Choice:
@@ -37,13 +29,6 @@ def choose(spec: ConvSpec, target: Target) -> Choice:
     strided or see no padding. *taps*: gradients of weights.
     """
     return explanation(defined(spec, target))
-
-
-def explanation(found: Sequence[Candidate]) -> Choice:
-    """Return the choice of the first of ``found``, which come cheapest first."""
-    best, *others = found
-    return Choice(best.name, best.cycles, "the fewest" if others else "the only way",
-                  tuple((c.name, c.cycles) for c in others))
 
 
 # The writer of each algorithm of a direction; ``choose(spec, target)`` of its module returns the plan that it takes.

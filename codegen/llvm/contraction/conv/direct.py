@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from kusari.ir.costs import BROADCAST_CYCLES, LOAD_CYCLES
+from kusari.ir.costs import BROADCAST_CYCLES, CLASH_RATIO, LOAD_CYCLES, PAGE_BYTES
 
 from ....contractions import ConvSpec
 from ....target import Target
@@ -30,7 +30,6 @@ _MOST_TILE_ROWS = 8
 _FROM_TABLE_RATIO = 1.02         # times the cycles where the offsets of taps are no constants
 _FAR_RATIO = 1.1                 # times the cycles where a tile reads more than the first-level cache holds: 1.0 to 1.4
 _FINISH_CYCLES = 6.0             # a vector of results that was kept before its epilogue
-_CONFLICT_RATIO = 1.3            # times the cycles where all rows of the filters fall into the same sets of that cache
 _FEW_IMAGES = 8                  # from this number on threads have nearly equal shares
 _MOST_UNROLLED_OPERATIONS = 800  # multiply-adds of a tile
 
@@ -122,8 +121,8 @@ def _flat(spec: ConvSpec, target: Target, g: Gathering) -> list[DirectShape]:
                 tap *= _FROM_TABLE_RATIO
             cost += t.count * (g.depth * len(taps) * tap + 6)
         cost = _with_caches(planes * (g.rows // rows) * cost + finish, rows, vectors, spec, target, g)
-        if g.row_step * spec.dtype.itemsize % 4096 == 0:
-            cost *= _CONFLICT_RATIO
+        if g.row_step * spec.dtype.itemsize % PAGE_BYTES == 0:
+            cost *= CLASH_RATIO
         found.append(DirectShape(rows, 1, vectors, (), cost, flat=True))
     return found
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from kusari.ir import Arg
-from kusari.ir.costs import GATHER_CYCLES
+from kusari.ir.costs import GATHER_CYCLES, PAGE_BYTES
 
 from ....contractions import ConvSpec
 from ....target import Target
@@ -51,7 +51,7 @@ def choose(spec: ConvSpec, target: Target) -> PanelShape:
     size = spec.dtype.itemsize
     width = target.lanes(size)
     filters = g.rows * g.row_step * size if spec.direction == "forward" else g.depth * g.channel_step * size
-    conflict = g.row_step * size % 4096 == 0
+    conflict = g.row_step * size % PAGE_BYTES == 0
     staging = spec.n * stage_cycles(g.image, g.depth * spec.groups, width)
     found: list[PanelShape] = []
     depth = sum(len(p.taps) for p in g.parts) / len(g.parts) * g.depth

@@ -26,7 +26,7 @@ def choose(spec: ConvSpec, target: Target) -> ProductShape:
     work = Matrices(**vars(results(spec)), k=g.depth, a_slot=1, b_slot=0, a_row=g.row_step, a_k=g.channel_step,
                     b_k=g.positions, b_column=1, a_batch=0, b_batch=g.depth * g.positions)
     tiles = outer.choose(work, target)
-    return ProductShape(work, tiles, spec.n * tiles.cycles)
+    return ProductShape(work, tiles, spec.n * tiles.products)
 
 
 class Product(ConvWriter[ProductShape]):

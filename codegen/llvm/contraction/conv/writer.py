@@ -2,15 +2,13 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Generic, TypeVar
+from typing import Generic
 
 from ....contractions import ConvSpec
 from ...text.array import Array
 from ...text.emitter import Emitter, Index
 from ..operand import Results
-from ..writer import Writer
-
-Plan = TypeVar("Plan")
+from ..writer import Plan, Writer
 
 
 def results(spec: ConvSpec) -> Results:

@@ -1,34 +1,71 @@
 """Products whose operands both run along k in memory: every element is a dot product of vectors."""
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kusari.ir.costs import CLASH_RATIO, LANE_CYCLES, LOAD_CYCLES, PAGE_BYTES
 
 from ....target import Target
 from ...text.array import Array
 from ...text.tiles import count_tiles, each_tile, even_tiles, tiles_in
+from ..cycles import read_cycles
 from ..epilogue import Epilogue, Finisher
 from ..operand import Matrices
 from ..tile import Tile
 from ..writer import ProductWriter
 
 
-def suits_dot(work: Matrices, target: Target) -> bool:
-    """Whether dot products beat tiles of broadcast elements: packing B would cost more than it saves.
+@dataclass(frozen=True)
+class DotShape:
+    """Tiles are at most ``rows`` x ``columns`` sums, each a vector whose lanes are added up in the end."""
 
-    Up to 16 rows that is so from a k on at which adding up the lanes takes less than packing: 5 rows, 800 columns, k of
-    200: 9.7 in place of 28 us on one core with AVX-512, 10 rows 18.0 in place of 24.1, k of 100 11.5 and 12.1. With
-    more rows, six columns of B should stay in the first-level cache while the rows of A pass.
-    """
-    width = target.lanes(work.dtype.itemsize)
-    if work.a_k != 1 or work.b_k != 1 or work.k < width:
-        return False
-    if work.m <= 4:
-        return True
-    if work.n <= 12:
-        return work.k >= 5 * width
-    if work.m <= 16:
-        return 3 * work.k >= 2 * work.m * width
-    return 16 * width <= work.k and work.m <= 64 and 6 * work.k * work.dtype.itemsize <= target.l1_bytes
+    rows: int
+    columns: int
+    cycles: float
+
+
+def suits(work: Matrices, target: Target) -> bool:
+    """Whether both operands run along k, for one vector at least."""
+    return work.a_k == work.b_k == 1 and work.k >= target.lanes(work.dtype.itemsize)
+
+
+def choose(work: Matrices, target: Target) -> DotShape:
+    """Return the tile that registers have room for."""
+    size = work.dtype.itemsize
+    width = target.lanes(size)
+    rows = min(work.m, 4 if target.registers >= 32 else 3)
+    columns = min(work.n, width, max(1, room_for_sums(target) // rows))
+    clash = work.b_column * size % PAGE_BYTES == 0
+    if work.m <= 4 and clash:
+        columns = min(columns, 4)
+    row_tiles, column_tiles = even_tiles(work.m, rows), even_tiles(work.n, columns)
+    steps = -(-work.k // width)
+    products = adding = 0.0
+    for r, c in itertools.product(row_tiles, column_tiles):
+        products += r.count * c.count * steps * dot_cycles(r.size, c.size)
+        adding += r.count * c.count * r.size * LANE_CYCLES * lane_steps(width, c.size)
+    if clash and work.m > 4:
+        products *= CLASH_RATIO
+    cycles = max(products, read_cycles(work, target)) + adding
+    if (work.m + columns) * work.k * size > target.l1_bytes:  # A is read again for each tile of columns
+        cycles += LOAD_CYCLES / 2 * steps * work.m * count_tiles(column_tiles)
+    return DotShape(rows, columns, cycles)
+
+
+def dot_cycles(height: int, breadth: int) -> float:
+    """Cycles of a step of a tile: two multiply-adds and two loads in each, a latency of four."""
+    return max(height * breadth / 2, (height + breadth) / 2, 4)
+
+
+def lane_steps(width: int, count: int) -> int:
+    """Steps of `lane_sums` for ``count`` sums."""
+    steps, step = 0, width // 2
+    while step:
+        count = min(step, count)
+        steps, step = steps + count, step // 2
+    return steps
 
 
 def room_for_sums(target: Target) -> int:
@@ -36,17 +73,13 @@ def room_for_sums(target: Target) -> int:
     return target.registers * 3 // 4 if target.has_fma else target.registers * 9 // 16
 
 
-class Dot(ProductWriter):
+class Dot(ProductWriter[DotShape]):
     """Writes tiles of rows x columns of sums; needs ``a_k == b_k == 1`` and ``k`` of at least one vector."""
 
     def prepare(self) -> None:
-        work, target = self.work, self.em.target
-        rows = min(work.m, 4 if target.registers >= 32 else 3)
-        columns = min(work.n, self.width, max(1, room_for_sums(target) // rows))
-        if work.m <= 4 and work.b_column * self.size % 4096 == 0:
-            columns = min(columns, 4)  # streams that far apart share the sets of the first-level cache
-        self.row_tiles, self.column_tiles = even_tiles(work.m, rows), even_tiles(work.n, columns)
-        self.finisher = Finisher(self.em, work, self.width, self.width, rows)
+        work, shape = self.work, self.plan
+        self.row_tiles, self.column_tiles = even_tiles(work.m, shape.rows), even_tiles(work.n, shape.columns)
+        self.finisher = Finisher(self.em, work, self.width, self.width, shape.rows)
 
     def product(self, epilogue: Epilogue, a: Array, b: Array, split: bool) -> None:
         em, work = self.em, self.work

@@ -6,43 +6,61 @@ memory. Here the sums of a strip of columns wait in the first-level cache, and s
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import dataclass
+
+from kusari.ir.costs import BROADCAST_CYCLES, PRODUCT_CYCLES, RESULT_CYCLES, SUMS_CYCLES
 
 from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Index
 from ...text.tiles import full_tiles, tiles_in
+from ..cycles import read_cycles
 from ..epilogue import Epilogue, Finisher
 from ..operand import Matrices
 from ..writer import ProductWriter
 
-MOST_LINE_ROWS = 8            # more rows are arithmetic enough for tiles
-LEAST_MATRIX_BYTES = 1 << 20  # from this size on the time is that of reading memory
-NARROW_LINE_BYTES = 4096      # from this length on a thread's part of a line is a page
+_LATENCY_RATIO = 1.2  # times the cycles of products, each of which waits for the one before
 
 
-def suits_lines(work: Matrices, target: Target) -> bool:
-    """Whether the matrix is so large, and the rows so few, that reading it takes all the time."""
+@dataclass(frozen=True)
+class LinesShape:
+    """``depth`` lines of B are added at a time, to strips of ``vectors`` columns."""
+
+    depth: int
+    vectors: int
+    cycles: float
+
+
+def suits(work: Matrices, target: Target) -> bool:
+    """Whether lines of B are vectors, a matrix of them fills a cache, and registers hold elements of A for all rows."""
     size = work.dtype.itemsize
-    lanes = target.lanes(size)
-    return (work.b_column == 1 and lanes > 1 and work.m <= MOST_LINE_ROWS and work.n * size >= NARROW_LINE_BYTES
-            and work.k >= 16 and work.k * work.n * size >= LEAST_MATRIX_BYTES)
+    far = work.k * work.n * size > target.l1_bytes
+    return work.b_column == 1 and target.lanes(size) > 1 and far and work.m <= target.registers // 2
 
 
-class Lines(ProductWriter):
+def choose(work: Matrices, target: Target) -> LinesShape:
+    """Return as many lines as registers hold factors for, and a strip that takes half the first-level cache."""
+    size = work.dtype.itemsize
+    width = target.lanes(size)
+    depth = max(1, min(8, target.registers * 3 // 4 // work.m))
+    columns = -(-work.n // width)
+    vectors = max(1, min(target.l1_bytes // 2 // (width * size) // work.m, columns))
+    products = columns * work.k * work.m * max(PRODUCT_CYCLES * _LATENCY_RATIO, SUMS_CYCLES / depth)
+    cycles = max(products, read_cycles(work, target)) + columns * work.m * RESULT_CYCLES
+    return LinesShape(depth, vectors, cycles + work.k * work.m * BROADCAST_CYCLES)
+
+
+class Lines(ProductWriter[LinesShape]):
     """Writes one kernel. The scratch of a thread holds the sums of a strip of columns, a line for each row of A."""
 
     def prepare(self) -> None:
-        work, target = self.work, self.em.target
-        self.depth = max(1, min(8, target.registers * 3 // 4 // work.m))        # lines of B that are added at a time
-        near = target.l1_bytes // 2 // (self.width * self.size)
-        self.strip_vectors = max(1, min(near // work.m, -(-work.n // self.width)))
-        self.stride = self.strip_vectors * self.width
-        self.finisher = Finisher(self.em, work, self.width, self.stride)
-        self.own, = self.scratch(work.m * self.stride)
+        self.stride = self.plan.vectors * self.width
+        self.finisher = Finisher(self.em, self.work, self.width, self.stride)
+        self.own, = self.scratch(self.work.m * self.stride)
 
     def product(self, epilogue: Epilogue, a: Array, b: Array, split: bool) -> None:
         """Threads share the columns."""
-        em, n, width, most = self.em, self.work.n, self.width, self.strip_vectors
+        em, n, width, most = self.em, self.work.n, self.width, self.plan.vectors
         lo, hi = em.chunk(n // width) if split else (0, n // width)
         for i in em.each(lo, hi, most):
             self.strip(epilogue, a, b, i, em.min(em.add(i, most), hi), width)
@@ -53,9 +71,9 @@ class Lines(ProductWriter):
     def strip(self, epilogue: Epilogue, a: Array, b: Array, first: Index, end: Index, valid: int) -> None:
         """All of k for the vectors of columns from ``first`` to ``end``, each of ``valid`` lanes."""
         em, work = self.em, self.work
-        start = min(self.depth, work.k)
+        start = min(self.plan.depth, work.k)
         self.add(a, b, 0, start, first, end, valid, fresh=True)
-        for p, depth in tiles_in(em, full_tiles(work.k - start, self.depth)):
+        for p, depth in tiles_in(em, full_tiles(work.k - start, self.plan.depth)):
             self.add(a, b, em.add(p, start), depth, first, end, valid, fresh=False)
         column, count = em.mul(first, self.width), em.sub(end, first)
         self.finisher.vectors(epilogue, self.own, 0, work.m, column, count, valid)

@@ -5,11 +5,13 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from kusari.ir.costs import CLASH_RATIO, COPY_CYCLES, PAGE_BYTES, PARTS_RATIO, RESULT_CYCLES, TURN_CYCLES
+
 from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Emitter, Index
 from ...text.tiles import count_tiles, even_tiles, full_tiles, lanes_in, tiles_in
-from ..cycles import MOST_TILE_ROWS, step_cycles, tile_rows
+from ..cycles import MOST_TILE_ROWS, read_cycles, step_cycles, tile_rows, turning_registers
 from ..epilogue import Epilogue, Finisher
 from ..operand import Matrices
 from ..pack import pack
@@ -22,7 +24,8 @@ from .dot import dot_tile
 class Shape:
     """A tile is at most ``rows`` x ``vectors``; B is packed in panels of ``vectors``, ``block`` of k at a time.
 
-    About ``sweep`` rows meet all panels before the next ones do. ``cycles`` are those of one core for one matrix.
+    About ``sweep`` rows meet all panels before the next ones do. ``cycles`` are those of one core for one matrix,
+    ``products`` the part of them for the tiles.
     """
 
     rows: int
@@ -33,6 +36,7 @@ class Shape:
     sweep: int
     single: int = 0  # the last columns, few enough that rows of A times columns of B are faster than a vector of them
     cycles: float = 0.0
+    products: float = 0.0
 
 
 NEAR_BYTES = 24 << 10  # of A's cache lines, which stay near from one tile of rows to the next
@@ -43,7 +47,7 @@ _JOINT_COLUMNS = 2     # that share the elements loaded of A
 
 
 def choose(work: Matrices, target: Target) -> Shape:
-    """Return the tile of the fewest cycles by count: those of register tiles.
+    """Return the tile of the fewest cycles, with those of packing B, or of reading it for each tile of rows.
 
     Every further kind of tile (a shorter one at an edge) is text to compile, and must save a hundredth of the cycles.
     """
@@ -53,10 +57,12 @@ def choose(work: Matrices, target: Target) -> Shape:
     few = work.a_k == 1 and work.n > width > 1 and work.k >= 4 * width and rest <= _MOST_SINGLE_COLUMNS
     single = rest if few else 0
     columns = -(-work.n // width)
-    conflict = work.a_row * size % 4096 == 0   # rows that far apart share the sets of the first-level cache
+    conflict = work.a_row * size % PAGE_BYTES == 0
+    strided = work.b_column != 1
+    taken = turning_registers(target, size) if strided else 0
     best: tuple[float, int, int, int] | None = None
     for vectors in range(1, min(8, columns) + 1):
-        most = min(tile_rows(target, vectors), 8 if conflict else MOST_TILE_ROWS)
+        most = min(tile_rows(target, vectors, taken), 8 if conflict else MOST_TILE_ROWS)
         kinds = len(full_tiles(work.n, vectors * width))
         for largest in range(max(1, most - 4), most + 1):
             row_tiles = even_tiles(work.m, largest)
@@ -72,7 +78,6 @@ def choose(work: Matrices, target: Target) -> Shape:
                 best = min(best, (cost * (1 + 0.01 * len(row_tiles)), row_tiles[0].size, vectors, single))
     assert best is not None
     step, rows, vectors, single = best
-    strided = work.b_column != 1
     spread = work.k * work.n * size > target.l1_bytes and work.n > vectors * width
     packed = work.k > 0 and (strided or (spread and count_tiles(even_tiles(work.m, rows)) >= 3))
     room = max(target.l2_bytes // 2 // (vectors * width * size), 256) if packed else work.k
@@ -83,7 +88,16 @@ def choose(work: Matrices, target: Target) -> Shape:
     if blocks > 1 and single:
         return choose(replace(work, a_k=0), target)   # not among sums that are stored
     sweep = max(FAR_BYTES // max(work.k * size, 1), SWEEP_ROWS)
-    return Shape(rows, vectors, width, packed, block, sweep, single, step * work.k)
+    cycles = step * work.k
+    if packed:
+        cycles += (TURN_CYCLES if strided else COPY_CYCLES) * work.k * columns
+    else:
+        parts = work.n > vectors * width
+        reading = read_cycles(work, target) * count_tiles(even_tiles(work.m, rows)) * (PARTS_RATIO if parts else 1)
+        clash = parts and work.b_k * size % PAGE_BYTES == 0
+        cycles = max(cycles, reading) * (CLASH_RATIO if clash else 1)
+    return Shape(rows, vectors, width, packed, block, sweep, single, cycles + RESULT_CYCLES * work.m * columns,
+                 step * work.k)
 
 
 def suits_rows_first(work: Matrices, shape: Shape, target: Target) -> bool:
@@ -102,12 +116,11 @@ def suits_rows_first(work: Matrices, shape: Shape, target: Target) -> bool:
     return enough and shape.block == work.k > 0 and resident <= target.l2_bytes // 2 and passing > target.l2_bytes
 
 
-class Outer(ProductWriter):
+class Outer(ProductWriter[Shape]):
     """Writes one kernel. Invariant: in the scratch of a thread the panel comes first, then sums over earlier blocks."""
 
     def __init__(self, em: Emitter, work: Matrices, shape: Shape) -> None:
-        super().__init__(em, work)
-        self.shape = shape
+        super().__init__(em, work, shape)
         self.stride = shape.vectors * self.width
         self.row_tiles = even_tiles(work.m, shape.rows)
         self.panels = full_tiles(work.n - shape.single, self.stride)
@@ -118,7 +131,7 @@ class Outer(ProductWriter):
         self.column = -(-work.k // self.width) * self.width   # elements of a single column, in one piece
 
     def prepare(self) -> None:
-        work, shape = self.work, self.shape
+        work, shape = self.work, self.plan
         panel = shape.block * self.stride * (count_tiles(self.panels) if self.rows_first else 1) * shape.packed
         sizes = panel, work.m * self.stride * (self.blocks > 1), shape.single * self.column
         self.own = self.array("null")
@@ -137,7 +150,7 @@ class Outer(ProductWriter):
         self.copy_columns(b)
         own, part = self.parts(tiles, panels) if split else (None, None)
         lo, hi = own or (0, tiles)
-        each = max(1, self.shape.sweep // self.row_tiles[0].size)
+        each = max(1, self.plan.sweep // self.row_tiles[0].size)
         sweeps = ((i, em.min(em.add(i, each), hi)) for i in em.each(lo, hi, each)) if each < tiles else [own]
         for rows in sweeps:
             for column, breadth in tiles_in(em, self.panels, part):
@@ -153,7 +166,7 @@ class Outer(ProductWriter):
         if not self.by_rows:
             return None, em.chunk(panels)
         own = em.chunk(tiles)
-        if not self.shape.packed or panels < 2 or self.work.n % self.stride or self.work.m > 2 * SWEEP_ROWS:
+        if not self.plan.packed or panels < 2 or self.work.n % self.stride or self.work.m > 2 * SWEEP_ROWS:
             return own, None
         even = em.compare("eq", em.mul(em.div(panels, "%nth"), "%nth"), panels)
 
@@ -167,9 +180,9 @@ class Outer(ProductWriter):
         em, work = self.em, self.work
 
         def place(column: Index) -> Array:
-            return self.own.at(em.mul(column, work.k)) if self.shape.packed else b.at(em.mul(column, work.b_column))
+            return self.own.at(em.mul(column, work.k)) if self.plan.packed else b.at(em.mul(column, work.b_column))
 
-        if self.shape.packed:
+        if self.plan.packed:
             for column, breadth in tiles_in(em, self.panels):
                 pack(work, b.at(em.mul(column, work.b_column)), place(column), work.k, breadth, self.stride)
         for row, rows in tiles_in(em, self.row_tiles, part):
@@ -181,7 +194,7 @@ class Outer(ProductWriter):
 
     def steps(self) -> Iterator[tuple[Index, int, bool, bool]]:
         """Begin and length of each block of k, whether it is the first and the last; those between are a loop."""
-        depth, last = self.shape.block, self.blocks - 1
+        depth, last = self.plan.block, self.blocks - 1
         if last:
             yield 0, depth, True, False
         for i in self.em.each(1, last):
@@ -195,7 +208,7 @@ class Outer(ProductWriter):
         valid = lanes_in(breadth, self.width)
         for at, depth, first, last in self.steps():
             source = origin = b.at(em.add(em.mul(column, work.b_column), em.mul(at, work.b_k)))
-            if self.shape.packed:
+            if self.plan.packed:
                 pack(work, origin, self.own, depth, breadth, self.stride)
                 source = self.own
             for row, rows in tiles_in(em, self.row_tiles, part):
@@ -208,21 +221,21 @@ class Outer(ProductWriter):
                     self.finisher.finish(epilogue, sums, row, rows, column, valid)
                 else:
                     self.tile.store(sums, place, self.stride, len(valid))
-                if self.shape.single:
+                if self.plan.single:
                     self.dots(epilogue, start, row, rows)
 
     def copy_columns(self, b: Array) -> None:
         """The columns left of full vectors, each in one piece."""
         em, work = self.em, self.work
-        for j in range(self.shape.single):
-            source = b.at((work.n - self.shape.single + j) * work.b_column)
+        for j in range(self.plan.single):
+            source = b.at((work.n - self.plan.single + j) * work.b_column)
             target = self.columns.at(j * self.column)
             for p in em.each(0, work.k):
                 target.put(source.one(em.mul(p, work.b_k)), p)
 
     def dots(self, epilogue: Epilogue, a: Array, row: Index, rows: int) -> None:
         """Single columns of a tile: its rows of A, still in the first-level cache, times columns of B."""
-        em, work, single = self.em, self.work, self.shape.single
+        em, work, single = self.em, self.work, self.plan.single
         columns_first = replace(work, a_row=self.column, b_column=work.a_row)
         for first in range(0, single, _JOINT_COLUMNS):
             columns = range(first, min(first + _JOINT_COLUMNS, single))
@@ -244,7 +257,7 @@ class Outer(ProductWriter):
         em, work = self.em, self.work
         tiles = count_tiles(self.row_tiles)
         short = tiles * 4 < self.stride or count_tiles(self.panels) < 4  # too little time, or too few to come
-        if not self.shape.packed or self.by_rows or self.blocks > 1 or work.k < self.width or short:
+        if not self.plan.packed or self.by_rows or self.blocks > 1 or work.k < self.width or short:
             return None
         following = origin.at(self.stride * work.b_column)
         if work.b_k == 1:  # a column of B is contiguous: some columns for each tile
@@ -266,7 +279,7 @@ class Outer(ProductWriter):
     def multiply(self, a: Array, b: Array, rows: int, valid: list[int], depth: int, initial: list[str],
                  ahead: Callable[[Index], None] | None = None) -> list[str]:
         """The innermost loop."""
-        work, packed = self.work, self.shape.packed
+        work, packed = self.work, self.plan.packed
         return self.tile.product(
             Factors(a, work.a_k, [i * work.a_row for i in range(rows)], True),
             Factors(b, self.stride if packed else work.b_k, self.tile.neighbours(len(valid)),

@@ -9,18 +9,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from kusari.ir.costs import CLASH_CYCLES, LANE_CYCLES, PAGE_BYTES, TURN_CYCLES
+
 from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Index
 from ...text.tiles import Tiles, count_tiles, each_tile, even_tiles, full_tiles, tiles_in
+from ..cycles import read_cycles, step_cycles
 from ..epilogue import Epilogue, Finisher
 from ..operand import Matrices
 from ..pack import pack
 from ..tile import Factors
 from ..writer import ProductWriter
-from .dot import dot_tile, lane_sums, room_for_sums
+from .dot import dot_cycles, dot_tile, lane_sums, room_for_sums
 
-MOST_STREAM_ROWS = 128  # with more rows it pays to pack the weight
+MOST_CLASHING_ROWS = 32  # of results, that lie pages apart, do not slow each other
+_PACKING_THREADS = 2     # that are counted: each packs the whole batch, but meets only its part of a weight
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class Layout:
     vectors: int
     panels: tuple[Tiles, ...]
     rest: int
+    cycles: float = 0.0
 
     @property
     def stride(self) -> int:
@@ -39,51 +44,76 @@ class Layout:
         return breadth + self.width if breadth % 1024 == 0 else breadth
 
 
-def layout(work: Matrices, target: Target) -> Layout:
+def suits(work: Matrices, target: Target) -> bool:
+    """Whether the weight runs along k, and the rows fill vectors that stay in the second-level cache, transposed."""
+    size = work.dtype.itemsize
+    width = target.lanes(size)
+    near = work.k * (work.m + width) * size <= target.l2_bytes * 3 // 4
+    return work.b_k == 1 and width >= 4 and work.k > 0 and near and _layout(work, width, target).vectors > 0
+
+
+def choose(work: Matrices, target: Target) -> Layout:
+    """Return the layout, with the cycles of arithmetic, of packing the batch and of turning the strips."""
+    size = work.dtype.itemsize
+    width = target.lanes(size)
+    found = _layout(work, width, target)
+    products = 0.0
+    for strip in full_tiles(work.n, width):
+        for panel in found.panels:
+            lines = full_tiles(strip.size, panel_lines(work, target, panel.size))
+            step = sum(t.count * step_cycles(t.size, panel.size) for t in lines)
+            products += strip.count * panel.count * work.k * step
+        for t in full_tiles(strip.size, rest_lines(target, found.rest)) if found.rest else ():
+            step = sum(dot_cycles(t.size, len(some)) for some in rest_parts(target, found.rest))
+            products += strip.count * t.count * -(-work.k // width) * step
+    squares = -(-work.n // width) * -(-work.m // width)
+    clash = work.n * size % PAGE_BYTES == 0 and work.m > MOST_CLASHING_ROWS
+    turning = TURN_CYCLES + clash * CLASH_CYCLES
+    packing = TURN_CYCLES * found.vectors * work.k * _PACKING_THREADS
+    cycles = max(products, read_cycles(work, target)) + packing
+    return replace(found, cycles=cycles + turning * squares * width + LANE_CYCLES * work.n * found.rest)
+
+
+def _layout(work: Matrices, width: int, target: Target) -> Layout:
     """Whole vectors of rows are packed; the remaining rows are for dot products if they are few."""
-    width = target.lanes(work.dtype.itemsize)
     full, rest = divmod(work.m, width)
     if rest and (work.a_k != 1 or rest > width * 3 // 4):
         full, rest = full + 1, 0
-    most = 3 if target.has_fma else 2
-    return Layout(width, full, tuple(even_tiles(full, most)), rest)
+    return Layout(width, full, tuple(even_tiles(full, 3 if target.has_fma else 2)), rest)
 
 
-def suits_stream(work: Matrices, target: Target) -> bool:
-    """Whether the weight is better not packed: it runs along k, is larger than a cache, and the batch is small.
-
-    Measured, on top of the arithmetic: 11 / m to pack the weight, 50 / k to transpose the strips. Every thread packs
-    the whole batch, but only its part of a weight. Rows that just fill a wide vector gain with weights of any size: 14
-    rows, 800 columns, k of 50: 6.8 in place of 13.7 us, k of 600 68 in place of 83 (one core, AVX-512).
-    """
-    size = work.dtype.itemsize
-    width = target.lanes(size)
-    near = work.k * (work.m + width) * size <= target.l2_bytes // 2
-    if work.b_k != 1 or width < 4:
-        return False
-    if width >= 16 and width * 3 // 4 < work.m <= width:
-        return near and work.n >= 2 * width and work.k >= width
-    if not width <= work.m <= MOST_STREAM_ROWS or work.n < 6 * width or work.k < (3 if work.m <= 64 else 4) * work.m:
-        return False
-    if work.a_k == 1 and 3 * work.n <= 4 * work.m and not work.n % (4 * width):
-        return False
-    return near and work.k * work.n * size > target.l1_bytes
+def panel_lines(work: Matrices, target: Target, vectors: int) -> int:
+    """Columns of the weight that a tile of ``vectors`` of rows meets at a time."""
+    wide = 8 if target.registers >= 32 else 4
+    clash = work.b_column * work.dtype.itemsize % PAGE_BYTES == 0
+    return 2 * wide if vectors == 1 and not clash else wide
 
 
-class Stream(ProductWriter):
+def rest_lines(target: Target, rest: int) -> int:
+    """Columns of the weight that a tile of dot products with the remaining rows has."""
+    room = room_for_sums(target)
+    return max(1, min(room // min(rest, room), 4))
+
+
+def rest_parts(target: Target, rest: int) -> list[range]:
+    """The remaining rows in parts for which registers have room."""
+    room = room_for_sums(target)
+    return [range(at, min(at + room, rest)) for at in range(0, rest, room)]
+
+
+class Stream(ProductWriter[Layout]):
     """Writes one kernel. Invariant: in the scratch of a thread packed rows come first, then the strip's buffer."""
 
     def prepare(self) -> None:
-        self.layout = layout(self.work, self.em.target)
-        self.packed = self.layout.vectors * self.width
-        self.own, self.buffer = self.scratch(self.packed * self.work.k, self.width * self.layout.stride)
+        self.packed = self.plan.vectors * self.width
+        self.own, self.buffer = self.scratch(self.packed * self.work.k, self.width * self.plan.stride)
         self.finisher = Finisher(self.em, self.work, self.width, self.width, self.width)
 
     def product(self, epilogue: Epilogue, a: Array, b: Array, split: bool) -> None:
         """Threads share the columns."""
         em, work, width = self.em, self.work, self.width
         turned = replace(work, b_k=work.a_k, b_column=work.a_row)
-        for t in self.layout.panels:
+        for t in self.plan.panels:
             padded = max(t.stop * width - work.m, 0)   # of the last panel, which may not be full
             whole = replace(t, count=t.count - (padded > 0))
             last = [replace(whole, count=1, start=whole.stop)] if padded else []
@@ -98,18 +128,16 @@ class Stream(ProductWriter):
 
     def strip(self, a: Array, weight: Array, breadth: int) -> None:
         """The sums of ``breadth`` columns, into the buffer: a line for each column, the rows along it."""
-        em, work, stride = self.em, self.work, self.layout.stride
-        wide = 8 if em.target.registers >= 32 else 4
-        conflict = work.b_column * self.size % 4096 == 0  # columns that far apart share the sets of a cache
-        for t in self.layout.panels:
-            lines = 2 * wide if t.size == 1 and not conflict else wide
+        em, work, stride = self.em, self.work, self.plan.stride
+        for t in self.plan.panels:
+            lines = panel_lines(work, em.target, t.size)
             for at, vectors in tiles_in(em, [t]):
                 first = em.mul(at, self.width)
                 rows = self.own.at(em.mul(first, work.k))
                 for line, count in each_tile(em, breadth, lines):
                     sums = self.multiply(weight.at(em.mul(line, work.b_column)), rows, count, vectors)
                     self.tile.store(sums, self.buffer.at(em.add(em.mul(line, stride), first)), stride, vectors)
-        if self.layout.rest:
+        if self.plan.rest:
             self.dots(a.at(self.packed * work.a_row), weight, breadth)
 
     def multiply(self, weight: Array, rows: Array, count: int, vectors: int) -> list[str]:
@@ -127,22 +155,21 @@ class Stream(ProductWriter):
 
     def dots(self, a: Array, weight: Array, breadth: int) -> None:
         """The rows that do not fill a vector, as the last elements of the buffer's lines."""
-        em, work, rest = self.em, self.work, self.layout.rest
-        room = room_for_sums(em.target)
+        em, work, rest = self.em, self.work, self.plan.rest
         turned = replace(work, a_row=work.b_column, b_column=work.a_row)
-        for line, count in each_tile(em, breadth, max(1, min(room // min(rest, room), 4))):
+        for line, count in each_tile(em, breadth, rest_lines(em.target, rest)):
             source = weight.at(em.mul(line, work.b_column))
-            for at in range(0, rest, room):
-                some = min(room, rest - at)
-                sums = dot_tile(self.tile, turned, source, a.at(at * work.a_row), count, some)
+            for part in rest_parts(em.target, rest):
+                some = len(part)
+                sums = dot_tile(self.tile, turned, source, a.at(part.start * work.a_row), count, some)
                 for i in range(count):
                     x = lane_sums(self.tile, sums[i * some:(i + 1) * some])
-                    place = em.add(em.mul(em.add(line, i), self.layout.stride), self.packed + at)
+                    place = em.add(em.mul(em.add(line, i), self.plan.stride), self.packed + part.start)
                     self.buffer.store(x, place, min(some, self.width))
 
     def finish(self, epilogue: Epilogue, column: Index, breadth: int) -> None:
         """Transpose square blocks of the buffer and apply the epilogue to their rows."""
         known = epilogue.columns(column, self.width, breadth) if not self.finisher.heavy else None
         for row, rows in each_tile(self.em, self.work.m, self.width):
-            xs = self.buffer.at(row).turned([j * self.layout.stride for j in range(breadth)])[:rows]
+            xs = self.buffer.at(row).turned([j * self.plan.stride for j in range(breadth)])[:rows]
             self.finisher.finish(epilogue, xs, row, rows, column, [breadth], known)

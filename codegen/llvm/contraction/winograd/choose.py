@@ -12,8 +12,8 @@ from kusari.ir import Choice, costs
 from ....contractions import ConvSpec
 from ....target import Target
 from ...text.types import F32
-from ..conv.choose import Candidate, defined, explanation
-from ..cycles import step_cycles
+from ..conv.choose import defined
+from ..cycles import Candidate, explanation, step_cycles
 from .spec import TILES, WinogradSpec, blocking, gradient_blocking, maps_blocking, round_up
 
 

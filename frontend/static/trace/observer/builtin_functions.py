@@ -328,7 +328,7 @@ def _reversed(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     found = lookup.find(k, type(x), "__reversed__")
     if isinstance(found, types.FunctionType):
         return k.call(found, x)
-    if isinstance(lookup.find(k, type(x), "__getitem__"), types.FunctionType):
+    if issubclass(type(x), np.ndarray) or isinstance(lookup.find(k, type(x), "__getitem__"), types.FunctionType):
         return k.observation.fresh(iter([k.item(x, i) for i in range(containers.length(k, x) - 1, -1, -1)]))
     containers.iterate(k, x)
     return k.observation.fresh(reversed(x))

@@ -356,7 +356,7 @@ def contains(k: Observer, x: Any, item: Any) -> bool:
 
 
 def look_at_items(k: Observer, x: Any) -> None:
-    """Take note that which items a container has was read."""
+    """Note a read of the set of items that a container has."""
     if not isinstance(x, (tuple, frozenset)):
         k.observation.items(x, name_of(x))
 

@@ -190,7 +190,7 @@ class Observer:
         return native(a, b) if result is NotImplemented else result
 
     def _first_result(self, tries: list[_Try]) -> Any:
-        """Return what the first special method gives that implements its operands, else NotImplemented."""
+        """Return the result of the first special method that implements its operands, else NotImplemented."""
         for x, y, special in tries:
             found = lookup.find(self, type(x), special)
             if isinstance(found, types.FunctionType):

@@ -1,0 +1,172 @@
+"""Sums in memory that all ranks of a machine share: an MPI window, in which each rank has a part.
+
+A rank writes what it adds to its own part and counts a number up; once all have, two ranks add both parts themselves,
+and more ranks add a piece of all parts each, from which all copy. Numbers are added in the order of ranks: sums are the
+same on every rank to the bit. Messages of MPI would copy the same data four times more.
+"""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .watch import Place, Watch
+
+__all__ = ["MessageSum", "Region", "SharedSum", "free_bytes", "shared_bytes"]
+
+_LINE_BYTES = 64  # apart, so that ranks do not wait for each other's cache lines
+_FILLED, _ADDED, _READ = range(3)  # counters of each rank: of sums it has filled in, pieces it has added, rounds read
+
+
+def free_bytes() -> int:
+    """Return how much more memory processes may share; 0 where that is not known."""
+    try:
+        found = os.statvfs("/dev/shm")
+    except OSError:
+        return 0
+    return found.f_bavail * found.f_frsize
+
+
+def shared_bytes(nbytes: int) -> int:
+    """Return the bytes of a place in a region for so many."""
+    return nbytes + -nbytes % _LINE_BYTES
+
+
+class Region:
+    """Shared memory of ``nbytes`` for each rank; all ranks have to make it together.
+
+    A *round* is one use of it: every sum of a round has a place of its own, and the next round begins when all ranks
+    have read the sums of the one before. Invariant: ranks begin the same sums in the same order.
+    """
+
+    def __init__(self, line: Any, watch: Watch, nbytes: int) -> None:
+        from mpi4py import MPI
+
+        self.nbytes = nbytes
+        self.rank, self.size = line.Get_rank(), line.Get_size()
+        self._watch, self._members = watch, watch.members(line)
+        head = 3 * self.size * _LINE_BYTES if self.rank == 0 else 0
+        info = MPI.Info.Create({"alloc_shared_noncontig": "true"})
+        self._window = MPI.Win.Allocate_shared(head + nbytes, 1, info, line)
+        self._window.Lock_all(MPI.MODE_NOCHECK)
+        memory = [np.frombuffer(self._window.Shared_query(r)[0], np.uint8) for r in range(self.size)]
+        head = 3 * self.size * _LINE_BYTES
+        self._counters = memory[0][:head].view(np.int64).reshape(3, self.size, -1)[:, :, 0]
+        self.parts = [memory[0][head:], *memory[1:]]
+        self._counters[:, self.rank] = 0
+        self.synchronize()
+        line.Barrier()
+        self.rounds = self.sums = 0
+        self.busy = False
+
+    def begin(self, place: Place) -> None:
+        """Begin a round, once all ranks are through with the one before."""
+        self.busy = True
+        if not self.all_have(_READ, self.rounds):
+            self.until(lambda: self.all_have(_READ, self.rounds), place)
+
+    def end(self) -> None:
+        """End a round: this rank has read all sums."""
+        self.rounds += 1
+        self.count(_READ, self.rounds)
+        self.busy = False
+
+    def until(self, done: Callable[[], bool], place: Place) -> None:
+        """Return when ``done()`` is true: see `Watch.until`."""
+        self._watch.until(done, place.among(self._members))
+
+    def synchronize(self) -> None:
+        """Order what this rank wrote, and what it reads, by time."""
+        self._window.Sync()
+
+    def count(self, counter: int, number: int) -> None:
+        """Tell the other ranks how far this one is; what it wrote before is there when they see that."""
+        self.synchronize()
+        self._counters[counter, self.rank] = number
+
+    def all_have(self, counter: int, number: int) -> bool:
+        """Whether all ranks are so far."""
+        if self._counters[counter].min() < number:
+            return False
+        self.synchronize()
+        return True
+
+    def free(self) -> None:
+        """Release it, on all ranks together."""
+        self._counters, self.parts = np.empty((3, 0)), []
+        self._window.Unlock_all()
+        self._window.Free()
+
+
+class SharedSum:
+    """A sum of flat arrays of one place of a region; ``buffer`` is where this rank writes its own."""
+
+    def __init__(self, region: Region, start: int, size: int, dtype: Any) -> None:
+        self._region = region
+        self._place: Any = None
+        self._parts = [part[start:start + size * np.dtype(dtype).itemsize].view(dtype) for part in region.parts]
+        self.buffer = self._parts[region.rank]
+        self._number = 0
+        self._added = False
+
+    def start(self, place: Place) -> None:
+        """Tell the other ranks that the buffer is filled."""
+        region = self._region
+        self._place, self._added = place, False
+        region.sums += 1
+        self._number = region.sums
+        region.count(_FILLED, self._number)
+
+    def poll(self) -> bool:
+        """Add this rank's piece where all ranks have filled theirs; returns whether the sum is there."""
+        region = self._region
+        if region.size == 2:
+            return region.all_have(_FILLED, self._number)
+        if not self._added and region.all_have(_FILLED, self._number):
+            piece = [np.array_split(part, region.size)[region.rank] for part in self._parts]
+            for other in piece[1:]:
+                piece[0] += other
+            self._added = True
+            region.count(_ADDED, self._number)
+        return self._added and region.all_have(_ADDED, self._number)
+
+    def wait(self) -> None:
+        """Return when the sum is there."""
+        if not self.poll():
+            self._region.until(self.poll, self._place)
+
+    def write(self, at: int, out: np.ndarray) -> None:
+        """Write a part of the sum, from the element ``at`` on, to an array."""
+        first, *others = [part[at:at + out.size].reshape(out.shape) for part in self._parts]
+        if self._region.size == 2:
+            np.add(first, others[0], out=out, casting="same_kind")
+        else:
+            np.copyto(out, first, casting="same_kind")
+
+
+class MessageSum:
+    """A sum by messages of MPI, of a buffer of this rank's own; ``reduce`` starts it."""
+
+    def __init__(self, buffer: np.ndarray, reduce: Any) -> None:
+        self.buffer = buffer
+        self._reduce = reduce
+        self._pending: Sequence[Any] = ()
+
+    def start(self, place: Place) -> None:
+        """Start to replace the buffer by the sum."""
+        self._pending = self._reduce([self.buffer], place)
+
+    def poll(self) -> bool:
+        """Let it go on; returns whether the sum is there."""
+        return all([pending.poll() for pending in self._pending])
+
+    def wait(self) -> None:
+        """Return when the sum is there."""
+        for pending in self._pending:
+            pending.wait()
+
+    def write(self, at: int, out: np.ndarray) -> None:
+        """Write a part of the sum, from the element ``at`` on, to an array."""
+        np.copyto(out, self.buffer[at:at + out.size].reshape(out.shape), casting="same_kind")

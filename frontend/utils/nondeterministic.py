@@ -1,0 +1,17 @@
+"""Warning of results that need not be the same in every run."""
+from __future__ import annotations
+
+import warnings
+
+
+def nondeterministic(f_name: str) -> None:
+    """Warn, where ``config.warn_nondeterministic`` is true, that results need not be the same in every run.
+
+    Args:
+        f_name (str): The source of what is not.
+    """
+    import kusari
+
+    if kusari.config.warn_nondeterministic:
+        warnings.warn("Potentially non-deterministic code is being executed while config.warn_nondeterministic is set. "
+                      f"Source: {f_name}", stacklevel=3)
