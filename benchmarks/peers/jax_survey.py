@@ -205,7 +205,7 @@ def gpt(heads: int) -> Any:
 
 def lstm(p: Any, name: str, x: Any, reverse: bool = False) -> Any:
     """A layer of ``NStepLSTM`` on ``(batch, steps, …)``, gates as blocks; last state, and all outputs, time first."""
-    upward = x.swapaxes(0, 1) @ p[name + ".upward"].T + p[name + ".bias"]
+    upward = x.swapaxes(0, 1) @ p[name + ".upward"].T + p[name + ".upward_bias"] + p[name + ".lateral_bias"]
 
     def cell(carry: Any, x: Any) -> Any:
         h, c = carry
@@ -225,7 +225,8 @@ def together(weights: Any, sizes: Any) -> Any:
         link = first[:-3]
         kinds = {kind: [found.pop(f"{link}.{kind}{i}") for i in range(8)] for kind in "wb"}
         found[link + ".upward"], found[link + ".lateral"] = (np.concatenate(kinds["w"][i:i + 4]) for i in (0, 4))
-        found[link + ".bias"] = np.concatenate(kinds["b"][:4]) + np.concatenate(kinds["b"][4:])
+        for i, name in ((0, ".upward_bias"), (4, ".lateral_bias")):
+            found[link + name] = np.concatenate(kinds["b"][i:i + 4])
     return found
 
 

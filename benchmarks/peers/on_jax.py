@@ -65,10 +65,11 @@ def build(case: Case) -> tuple[Callable[[int], Any], Callable[[int, Any], float]
     entry = {**MODELS, **SURVEY}[case.model]
     forward = forward_of(entry, case.sizes)
     weights = {path.replace("/", "."): array for path, array in case.weights.items()}
+    persistent = weights.keys() - {path.replace("/", ".") for path in case.trained}
     if entry.arrange is not None:
         weights = entry.arrange(weights, case.sizes)
     state = {name: jnp.array(array) for name, array in weights.items()}
-    parameters = {name: state.pop(name) for name in [path.replace("/", ".") for path in case.trained]}
+    parameters = {name: state.pop(name) for name in [*state] if name not in persistent}
     inputs = arrays(entry, case.inputs)
     if case.phase == "infer":
         infer = jax.jit(lambda p, state, inputs: forward(p, state, False, *inputs)[0])
