@@ -10,12 +10,13 @@ comma := ,
 # Other plugins that happen to be installed are neither needed nor wanted.
 PYTEST := $(RUN) -m pytest -q --disable-plugin-autoload -p xdist -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo bench test test-fast lint types docs wheel clean
+.PHONY: help demo bench gpu test test-fast lint types docs wheel clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo       train on handwritten digits, define-by-run and compiled; writes demo.png"
 	@echo "make bench      eager against compiled, as a table; writes bench.png"
+	@echo "make gpu        test and measure a graphics card, in nine minutes, with the Python of PYTHON=; writes benchmarks/gpu.md"
 	@echo "make test       lint, types, documentation and the whole test suite"
 	@echo "make test-fast  the test suite without the slow tests"
 	@echo "make lint       ruff"
@@ -48,6 +49,11 @@ demo: $(VENV)/ready-run-$(KEY)
 
 bench: $(VENV)/ready-run-$(KEY)
 	$(RUN) -m kusari bench --plot
+
+# With any Python that has CuPy, NumPy and Numba, and torch, jax, pytest and hypothesis where it can: nothing is installed.
+gpu:
+	@$(PYTHON) tools/link_typings.py > /dev/null
+	PYTHONPATH=typings:$(PYTHONPATH) $(PYTHON) benchmarks/gpu.py
 
 test: lint types docs
 	$(PYTEST) tests

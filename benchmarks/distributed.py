@@ -15,8 +15,9 @@ For each number of ranks ``mpiexec`` starts that many processes of one thread. A
 * *ddp*: PyTorch's ``DistributedDataParallel`` over gloo (``--torch``), the quicker of eager and ``torch.compile``
 
 The simulation (``scaling.py``) has the schedule's buckets with their places in it, the time of a rank alone with the
-whole batch, a half, a quarter and an eighth of it, and the latency and the bandwidth that sums of 4 bytes and of 16 MB
-take here, or those of a network (``--latency --bandwidth``), whose transfers take no processor time.
+whole batch, a half, a quarter and an eighth of it, and the latency and the bandwidth at which gradients of 4 bytes and
+of 16 MB are replaced by their means here, or those of a network (``--latency --bandwidth``), whose transfers take no
+processor time. Each line says how far the simulation is from what was measured with each number of ranks.
 """
 from __future__ import annotations
 
@@ -66,6 +67,22 @@ def stepper(name: str, kind: str, rank: int, share: float = 1.0) -> tuple[Callab
     inputs, labels = model.arrays()
     batch = [x[:max(1, round(len(x) * share))] for x in (*inputs, *labels[rank % len(labels)])]
     return (lambda: optimizer.update(chain.loss, *batch)), optimizer
+
+
+def mean_of(nbytes: int) -> Callable[[], Any]:
+    """Return a function that replaces a gradient of so many bytes by its mean over the ranks."""
+    import numpy as np
+
+    import kusari
+    from kusari import distributed
+    link: Any = kusari.Link()
+    with link.init_scope():
+        link.W = kusari.Parameter(np.zeros(nbytes // 4, "f"))
+    link.W.grad = np.zeros_like(link.W.array)
+    comm = distributed.create_communicator("pure_nccl")
+    comm.multi_node_mean_grad(link)
+    comm.set_config("checked_updates", 0)
+    return lambda: comm.multi_node_mean_grad(link)
 
 
 def buckets_of(optimizer: Any) -> list[dict[str, float]]:
@@ -120,10 +137,9 @@ def child(names: list[str], steps: int) -> None:
         medians = [statistics.median(x) for x in seconds]
         row.update(zip(made, medians, strict=False))
         row["parts"] = medians[len(made):]
-        row["buckets"] = buckets_of(made["reduced"][1])
+        row["buckets"] = buckets_of(made["messages"][1])
         found["models"][name] = row
-    small, large = np.zeros(1, "f"), np.zeros(LARGE_BYTES // 4, "f")
-    sums = [statistics.median(seconds_of(lambda x=x: world._sum([x], "sum"), 20)) for x in (small, large)]
+    sums = [statistics.median(seconds_of(mean_of(nbytes), 20)) for nbytes in (4, LARGE_BYTES)]
     found["latency"], found["bandwidth"] = sums[0] / 2, LARGE_BYTES / max(sums[1] - sums[0], 1e-9)
     if world.rank == 0:
         print(json.dumps(found), flush=True)
@@ -165,9 +181,13 @@ def report(found: dict[str, Any], ddp: dict[str, float]) -> None:
               + (f"; reduced / ddp {row['reduced'] / ddp[name]:.2f}" if ddp else ""))
 
 
-def curves(name: str, row: dict[str, Any], ranks: int, here: Network, there: Network,
+def curves(name: str, rows: dict[int, dict[str, Any]], here: Network, there: Network,
            ) -> tuple[dict[str, list[tuple[int, float]]], dict[str, list[tuple[int, float]]]]:
-    """Print how far the simulation is from what was measured, and efficiencies; return these and measured ones."""
+    """Print how far the simulation is from what was measured, and efficiencies; return these and measured ones.
+
+    ``rows`` has what was measured with each number of ranks; the simulation is made from that with most.
+    """
+    row = rows[max(rows)]
     buckets = [Bucket(int(b["nbytes"]), b["ready"], b["update"]) for b in row["buckets"]]
     line = Line.through(SHARES, row["parts"])
 
@@ -180,9 +200,10 @@ def curves(name: str, row: dict[str, Any], ranks: int, here: Network, there: Net
     for i, (kind, title) in enumerate(zip(("reduced", "strong"), COLUMNS, strict=True)):
         found = {n: seconds(n, there)[i] for n in (1, 2, 4, *MANY)}
         shown[title] = [(n, base[i] / t / (n if i else 1)) for n, t in found.items()]
-        measured[title] = [(ranks, base[i] / row[kind] / (ranks if i else 1))]
-        own = seconds(ranks, here)[i]
-        print(f"{name:18} {title}: simulated here {own * 1e3:.2f} ms ({own / row[kind] - 1:+.0%}); efficiency with "
+        measured[title] = [(n, each["alone"] / each[kind] / (n if i else 1)) for n, each in rows.items()]
+        errors = [f"{own * 1e3:.2f} ms with {n} ({own / each[kind] - 1:+.0%})" for n, each in rows.items()
+                  if (own := seconds(n, here)[i])]
+        print(f"{name:18} {title}: simulated here {', '.join(errors)}; efficiency with "
               + ", ".join(f"{n}: {e:.0%}" for n, e in shown[title] if n in MANY))
     return shown, measured
 
@@ -204,11 +225,14 @@ def main() -> None:
     mpiexec = Path(sys.executable).parent / "mpiexec"
     launcher = str(mpiexec) if mpiexec.exists() else "mpiexec"
     found: dict[str, Any] = {}
+    every_row: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in options.models}
     for ranks in options.ranks:
         done = subprocess.run(
             [launcher, "-n", str(ranks), sys.executable, __file__, "--child", str(options.steps), *options.models],
             env={**os.environ, **ONE_THREAD}, check=True, stdout=subprocess.PIPE, text=True)
         found = json.loads(done.stdout.splitlines()[-1])
+        for name, row in found["models"].items():
+            every_row[name][ranks] = row
         report(found, beside(options.torch, options.models, ranks, options.steps) if options.torch else {})
     if found["ranks"] == 1:
         return None
@@ -218,7 +242,7 @@ def main() -> None:
                     here.bandwidth if options.bandwidth is None else options.bandwidth * 1e9, given)
     print(f"\nsimulated: {there.latency * 1e6:.0f} us, {there.bandwidth / 1e9:.1f} GB/s, transfers "
           + ("beside the computation" if given else "by the processors that compute"))
-    every = {name: curves(name, row, found["ranks"], here, there) for name, row in found["models"].items()}
+    every = {name: curves(name, rows, here, there) for name, rows in every_row.items()}
     if options.plot:
         about = f"{there.latency * 1e6:.0f} µs and {there.bandwidth / 1e9:.1f} GB/s between neighbours of a ring"
         simulation, measured = ({name: each[i] for name, each in every.items()} for i in range(2))

@@ -79,8 +79,7 @@ def _within(app: Any, name: str, source: list[str]) -> None:
     folder = (ROOT / "docs" / name).parent
     if name == "decisions/README":
         source[0] += "\n```{toctree}\n:hidden:\n:glob:\n\n0*\n```\n"
-    if name in ("api/functions", "api/links"):
-        source[0] += _by_folder(name.partition("/")[2])
+    source[0] = re.sub(r"(?m)^% members of kusari\.(\w+), by folder$", lambda m: _by_folder(m[1]), source[0])
 
     def text(link: re.Match[str]) -> str:
         target = link[2].partition("#")[0]

@@ -12,6 +12,7 @@ import numpy
 
 from . import tape as _tape
 from .backend import get_array_module
+from .backends import cuda
 from .backends.chainerx import is_chainerx_array
 from .configuration import ConfigScope, config
 from .epochs import Cut, Given, Scaled, Whole
@@ -197,7 +198,8 @@ def _check_sequence(name: str, value: Any, optional: bool = False) -> None:
 
 def _ones_like(array: Any, scale: float | None) -> Any:
     xp = numpy if isinstance(array, numpy.ndarray) else get_array_module(array)
-    return xp.ones_like(array) if scale is None else xp.full_like(array, scale)
+    with cuda.get_device_from_array(array):
+        return xp.ones_like(array) if scale is None else xp.full_like(array, scale)
 
 
 def _watched() -> bool:
@@ -304,7 +306,14 @@ class Backward:
                 targets = tuple([i for i, x in enumerate(function.inputs) if x in needed and x.requires_grad])
             if not targets or all([gy is None for gy in gys]):
                 continue
-            self._step(function, targets, tuple(gys))
+            known = gys[0]
+            if known is None:
+                known = next(gy for gy in gys if gy is not None)
+            if type(known._array) is numpy.ndarray:
+                self._step(function, targets, tuple(gys))
+            else:
+                with cuda.get_device_from_array(known._array):
+                    self._step(function, targets, tuple(gys))
         for node, gradient in self.grads.items():
             if type(gradient) is tuple:
                 self.grads[node] = self._complete(gradient)
@@ -333,6 +342,8 @@ class Backward:
                 self._receive(function, targets, gxs)
             else:
                 self._accumulate(function, targets, gys)
+            if self.debug:  # an error of this function's kernels is raised here
+                cuda.synchronize([gy._array for gy in gys if gy is not None])
         except Exception as error:
             if function.stack is not None:
                 _add_stack(error, function.stack)
@@ -411,7 +422,8 @@ class Backward:
             array = gradient._array
             if id(array) in seen and not self.recorded:
                 # Optimizers' hooks change gradients in place: two leaves must not share one array.
-                array = array.copy()
+                with cuda.get_device_from_array(array):
+                    array = array.copy()
                 gradient = output_variable(array, True)
             seen.add(id(array))
             if self.recorded:

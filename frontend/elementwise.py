@@ -18,6 +18,7 @@ from kusari.ir import SCALAR, Arg, Call, Expr, Symbol, cast_name, substitute, us
 from kusari.ir.symbol import derivative, expr_of
 
 from . import backend
+from .backends import cuda
 from .broadcasting import broadcast_to, sum_to
 from .callsite import user_location
 from .errors import ArrayTypeError
@@ -51,6 +52,18 @@ class Body:
         self._tree = tree
         self._rule = rule
         self._gradients: tuple[tuple[Body, tuple[int, ...]] | None, ...] | None = None
+        self._kernels: dict[Any, Any] = {}
+
+    def compute(self, arrays: tuple[Any, ...]) -> Any:
+        """The value for arrays of other kinds than NumPy's; on a card it is one kernel."""
+        if not cuda.is_cupy_array(arrays[0]):
+            xp = backend.get_array_module(*arrays)
+            return xp.asanyarray(self.fn(xp, *arrays))
+        dtypes = tuple([x.dtype for x in arrays])
+        kernel = self._kernels.get(dtypes)
+        if kernel is None:
+            kernel = self._kernels[dtypes] = cuda.map_kernel([self.tree], dtypes, self.label)
+        return kernel(*arrays)
 
     @property
     def tree(self) -> Expr:
@@ -132,10 +145,12 @@ class Elementwise(FunctionNode):
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         body = self.body
-        xp = np if type(inputs[0]) is np.ndarray else backend.get_array_module(*inputs)
-        y = body.fn(xp, *inputs)
-        if type(y) is not np.ndarray:
-            y = xp.asanyarray(y)
+        if type(inputs[0]) is np.ndarray:
+            y = body.fn(np, *inputs)
+            if type(y) is not np.ndarray:
+                y = np.asanyarray(y)
+        else:
+            y = body.compute(inputs)
         inputs_read, output_read = body.retained
         if inputs_read:
             self.retain_inputs(inputs_read)

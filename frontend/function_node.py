@@ -163,11 +163,14 @@ class FunctionNode:
         elif type(inputs) is not tuple:
             inputs = tuple(inputs)
         arrays = tuple([x._array if isinstance(x, Variable) else x for x in inputs])
+        forward = self.forward
         for array in arrays:
             if type(array) is not _ndarray:
                 if self._check_arrays(inputs, arrays):
                     from .chainerx.variables import applied
                     return applied(self, inputs)
+                if (device := cuda.away(arrays)) is not None:
+                    forward = cuda.bound(forward, device)
                 break
 
         debug = config.debug
@@ -183,13 +186,13 @@ class FunctionNode:
             hook.forward_preprocess(self, arrays)
         try:
             if tape is None:
-                outputs = self.forward(arrays) if kind is None else kind.forward(self, arrays)
+                outputs = forward(arrays) if kind is None else kind.forward(self, arrays)
             else:
                 template = tape.before(self, inputs)
                 # What an implementation computes inside belongs to this one node.
                 _tape.current.tape = None
                 try:
-                    outputs = self.forward(arrays)
+                    outputs = forward(arrays)
                 finally:
                     _tape.current.tape = tape
         except IndexError as error:
@@ -201,6 +204,7 @@ class FunctionNode:
         for hook in hooks:
             hook.forward_postprocess(self, arrays)
         if debug:
+            cuda.expect_success(outputs, self.label)
             self._check_nan(outputs)
 
         requires_grad = False
@@ -479,9 +483,9 @@ def contains_nan(array: Any) -> bool:
     """Return whether an array has a NaN; only floating point arrays can."""
     if array is None or array.dtype.kind not in "fc":
         return False
-    # A sum is NaN or infinite whenever something may be wrong, and needs no temporary array.
-    total = array.sum()
-    return not abs(float(total.real)) < numpy.inf and bool((array != array).any())
+    with cuda.get_device_from_array(array):
+        total = array.sum()  # NaN or infinite whenever something may be wrong, and no array of its own
+        return not abs(float(total.real)) < numpy.inf and bool((array != array).any())
 
 
 def select_gradients(function: FunctionNode, targets: tuple[int, ...], gxs: Any) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Names of PyTorch's for things that are called otherwise here: whoever asks for one is told what to write."""
+"""PyTorch's names for things with other names here: an attribute error says what to write instead."""
 from __future__ import annotations
 
 from collections.abc import Mapping

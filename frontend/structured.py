@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kusari.ir import Builder, Node, Op, Value, attrs_key, tensor_type
+from kusari.ir import Builder, Node, Op, Value, attrs_key, evaluate, tensor_type
 from kusari.ir.vjp import pull_back
 
 from . import backend
 from .array_program import array_function
+from .backends import cuda
 from .configuration import config
 from .function_node import FunctionNode
 from .lazy import lazy
@@ -86,6 +87,21 @@ class Structured(FunctionNode):
         return found
 
 
+def _drawn(xp: Any, attrs: Any, wide: bool) -> Any:
+    draw = getattr(xp.random, attrs["dist"])
+    drawn = draw(*attrs["args"], size=tuple(attrs["shape"]), dtype=np.float64 if wide else np.float32)
+    drawn = drawn.astype(attrs["dtype"], copy=False)
+    return evaluate(attrs["expr"], (drawn,), xp) if "expr" in attrs else drawn
+
+
+# Primitives without operands, made by another array module than NumPy, and drawn by its generator.
+_MADE: dict[str, Callable[[Any, Any, bool], Any]] = {
+    "arange": lambda xp, attrs, wide: xp.arange(attrs["n"], dtype=np.int32),
+    "full": lambda xp, attrs, wide: xp.full(attrs["shape"], attrs["value"], attrs["dtype"]),
+    "random": _drawn,
+}
+
+
 class Derivative(NamedTuple):
     """Gradients of a formula: their formula, its reads, and where each gradient is found.
 
@@ -112,6 +128,7 @@ class Formula:
         self._function = function
         self._origins = origins  # of detached values
         self._derivatives: dict[Any, Derivative] = {}
+        self._kernels: dict[Node, Any] = {}  # of a card
 
     @classmethod
     def of(cls, function: Structured, inputs: Sequence[Any]) -> Formula:
@@ -144,11 +161,19 @@ class Formula:
         return array_function(self.inputs, *self._primitives)
 
     def compute_on(self, xp: Any, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The outputs for arrays of ``xp``."""
+        """The outputs for arrays of a card: one kernel for each map, and calls of ``xp``, which is CuPy."""
         nodes, outputs = self._primitives
         env = dict(zip(self.inputs, arrays, strict=True))
+        wide = any([v.tensor.dtype == np.float64 for v in outputs])
         for n in nodes:
-            results = n.op.call(n.attrs, *[env[v] for v in n.inputs])
+            given, made = [env[v] for v in n.inputs], _MADE.get(n.op.name)
+            if n.op.name == "map":
+                kernel = self._kernels.get(n)
+                if kernel is None:
+                    kernel = self._kernels[n] = cuda.map_kernel([n.attrs["expr"]], [x.dtype for x in given], self.label)
+                results = (kernel(*given),)
+            else:
+                results = n.op.call(n.attrs, *given) if made is None else (made(xp, n.attrs, wide),)
             env.update(zip(n.outputs, map(xp.asarray, results), strict=False))
         return tuple([env[v] for v in outputs])
 

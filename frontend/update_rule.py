@@ -15,6 +15,7 @@ from .backends.cuda import is_cupy_array
 from .hyperparameter import Hyperparameter
 from .parameter import Parameter
 from .serializer import Deserializer
+from .update_kernels import update_on_card
 
 __all__ = ["Hooks", "UpdateRule"]
 
@@ -218,9 +219,13 @@ class UpdateRule:
             return
         state = self._state or {}
         operands = [array, grad, *state.values()]
-        if self.computes_in_float32 and array.dtype == np.float16:
+        values, wide = self.hyper_values(), self.computes_in_float32 and array.dtype == np.float16
+        if type(array) is not np.ndarray and is_cupy_array(array) and update_on_card(
+                self, values, {"param": array, "grad": grad, **state}, wide):
+            return
+        if wide:
             operands = [operand.astype(np.float32) for operand in operands]
-        hyper = SimpleNamespace(**self.hyper_values())
+        hyper = SimpleNamespace(**values)
         xp = backend.get_array_module(array)
         new = self.update_exprs(xp, hyper, operands[0], operands[1], **dict(zip(state, operands[2:], strict=True)))
         for name, value in new.items():

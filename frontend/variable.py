@@ -10,6 +10,7 @@ from typing import Any
 import numpy
 
 from . import backend, tape
+from .backends import cuda
 from .backends.chainerx import is_chainerx_array
 from .configuration import config
 from .epochs import Arrays, Given
@@ -260,7 +261,11 @@ class Variable(VariableText, VariableDevices, Operators):
         if self._array is not None:
             other = self.device.send(other)
         mine = self.grad
-        self.grad = other.copy() if mine is None else add_arrays(mine, other)
+        if mine is None:
+            with cuda.get_device_from_array(other):
+                self.grad = other.copy()
+        else:
+            self.grad = add_arrays(mine, other)
 
     @property
     def requires_grad(self) -> bool:

@@ -20,8 +20,12 @@ Number = bool | int | float
 class Builder:
     """Collects nodes; types are inferred by the ops' own rules, ``where`` is stamped on every node.
 
+    ``on_card`` says that define-by-run has computed on a graphics card, where draws have other types.
+
     Invariant: ``nodes`` is in an order that defines every value before its uses.
     """
+
+    on_card = False
 
     def __init__(self, where: str = "") -> None:
         self.nodes: list[Node] = []

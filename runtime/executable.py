@@ -125,7 +125,7 @@ def _segments(instructions: Sequence[Instruction], threads: int | None, plan: Pl
             steps.append(Step(first, at - first, count, work < WAKING_PICOSECONDS, None, blas, gathers, tuple(drawn)))
 
     for instruction in instructions:
-        if instruction.kernel is None or gathers and _changes_state(instruction, plan, state):
+        if instruction.kernel is None or gathers and changes_state(instruction, plan, state):
             # The instructions of one node stay together, with the same threads: this is the first one of its node,
             # since behind it there are no gathers to check.
             close()
@@ -151,7 +151,8 @@ def has_status(instruction: Instruction) -> bool:
     return instruction.kernel is not None and instruction.node.op.name in GATHERS_AND_SCATTERS
 
 
-def _changes_state(instruction: Instruction, plan: Plan, state: set[Any]) -> bool:
+def changes_state(instruction: Instruction, plan: Plan, state: set[Any]) -> bool:
+    """Whether an instruction writes to a state, one of the slots ``state``."""
     return instruction.node.op.writes or any(plan.slots.get(v) in state for v in instruction.node.outputs)
 
 

@@ -12,12 +12,13 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from kusari.ir import Arena, Instruction, Node, Plan, TensorType, Value
+from kusari.ir import Arena, Instruction, Node, Plan, Value
 
 from .blas import limited
 from .draws import drawing
 from .memory import ALIGNMENT_BYTES, Array, address_of, allocate
 from .prepared import Binder, Held, Invoker
+from .python_rows import PythonRows, index_error
 
 INSTRUCTION_BYTES = 24  # of one instruction in the table
 
@@ -29,26 +30,6 @@ class Timer(Protocol):
     """A profile's timer of frames: ``time`` lets a frame note the times of its runs."""
 
     def time(self, frame: Frame) -> None: ...
-
-
-class RunError(Exception):
-    """A Python instruction gave other results than when it was traced; the message names the user's line.
-
-    ``node`` is the instruction's, ``run`` are (node, results, result of ``Frame.noting``) of all opaque ones so far.
-    """
-
-    node: Node | None = None
-    run: Sequence[tuple[Node, Any, Any]] = ()
-
-
-def _explain(error: BaseException, node: Node) -> None:
-    """Add to an exception of Python code its place in the schedule: the node, its operands and the user's line."""
-    operands = ", ".join(repr(v.type) for v in node.inputs if isinstance(v.type, TensorType))
-    note = f"in compiled code: {node.op.name}({operands}) of {node.where or 'an unknown place'}"
-    if hasattr(error, "add_note"):
-        error.add_note(note)
-    elif error.__cause__ is None:  # before Python 3.11
-        error.__cause__ = RunError(note)
 
 
 def part_of(array: Array, offset: int, shape: tuple[int, ...]) -> Array:
@@ -76,11 +57,7 @@ def _checked(call: Callable[[], None], status: Array, nodes: list[Node]) -> Call
             number = int(status[at, 0])
             status[...] = 0
             node = nodes[at]
-            rows = node.inputs[0].shape[0] if node.op.name == "take" else node.output.shape[0]
-            error = IndexError(f"index {number} is out of bounds for axis 0 with size {rows}\nLabels and indices count "
-                               "from 0, and the largest is the number of classes or rows less one.")
-            _explain(error, node)
-            raise error
+            raise index_error(number, node)
     return run
 
 
@@ -144,7 +121,7 @@ LARGE = _Made()
 LARGE_BYTES = 1 << 20
 
 
-class Frame:
+class Frame(PythonRows):
     """Memory for one call in flight: the arena, the slot tables with pointers into it, and the bound arrays.
 
     ``run()`` runs the whole schedule; it is a single native call if Python runs no instruction. Invariant: every array
@@ -152,11 +129,11 @@ class Frame:
     """
 
     closed = False
-    noting: Callable[[], Any] | None = None  # called after each opaque instruction
     every: ClassVar[weakref.WeakSet[Frame]] = weakref.WeakSet()
     timer: ClassVar[Timer | None] = None  # while a profile is open
 
     def __init__(self, layout: Layout) -> None:
+        super().__init__(layout.plan)
         self.layout = layout
         self.arena = allocate(layout.arena_bytes)
         LARGE.made += layout.arena_bytes + layout.results_bytes >= LARGE_BYTES
@@ -174,13 +151,10 @@ class Frame:
         self._calls: list[Any] = []  # the arguments that the prepared calls point to
         self.work = [self.prepare(s, self.table, self._calls) for s in layout.steps]
         self.bound: list[Array | None] = [None] * len(layout.externals)
-        self.tokens: dict[Value, Any] = {}
         self._views: dict[Value, Array] = {}
         self._back: dict[int, tuple[Array, Array]] = {}
         self._binders: list[Binder] = []
-        self._run: list[tuple[Node, Any, Any]] = []  # opaque instructions of the current run, with their results
         self._dtypes: dict[int, np.dtype[Any]] = {}  # of arrays bound whose dtypes are equal to those of externals only
-        self.failed: Node | None = None
         self.every.add(self)
         self.shorten()
         for index, external in enumerate(layout.externals):
@@ -238,53 +212,12 @@ class Frame:
             for array, actual in self._back.values():
                 array[...] = actual
 
-    def python(self, instruction: Instruction) -> None:
-        node = instruction.node
-        arrays = [self.array(v) if isinstance(v.type, TensorType) else self.tokens[v] for v in node.inputs]
-        if node.op.is_opaque and not node.op.is_confined:  # it may keep its operands, and their memory is reused
-            arrays = [a.copy() if v in self._views else a for v, a in zip(node.inputs, arrays, strict=True)]
-        if node.op.fills:
-            arrays += [self.array(v) for v in node.outputs]
-        try:
-            results = node.op.call(node.attrs, *arrays)
-        except RunError as fault:  # its own word that this is another call
-            self.failed = fault.node = node
-            fault.run = tuple(self._run)
-            raise
-        except BaseException as error:
-            self.failed = node
-            _explain(error, node)
-            raise
-        if node.op.is_opaque:
-            self._run.append((node, results, self.noting and self.noting()))
-        if node.op.fills:
-            return
-        try:
-            for value, result in zip(node.outputs, results, strict=True):
-                if isinstance(value.type, TensorType):
-                    self._put(value, result)
-                else:
-                    self.tokens[value] = result
-        except Exception as error:
-            self.failed = node
-            fault = RunError(f"{node.op.name} at {node.where or 'an unknown place'} failed: "
-                            f"{type(error).__name__}: {error}")
-            fault.node, fault.run = node, tuple(self._run)
-            raise fault from error
+    def _passes(self, value: Value) -> bool:
+        return value in self._views
 
     def _draw(self, node: Node) -> None:
         """Let NumPy draw in place of a kernel."""
         self._put(node.output, node.op.call(node.attrs)[0])
-
-    def _put(self, value: Value, result: Any) -> None:
-        target = self.array(value)
-        if result is target:
-            return
-        if np.shape(result) != target.shape or result.dtype != target.dtype:
-            got = getattr(result, "dtype", type(result).__name__)
-            raise ValueError(f"expected {value.type!r}, as when it was traced, got an array of "
-                             f"{got}{list(np.shape(result))}")
-        np.copyto(target, result)
 
     def profile(self, repeat: int) -> list[tuple[int, float]]:
         """Return (threads, best seconds) of each native instruction, run alone with the threads of its segment."""
@@ -478,16 +411,3 @@ class Frame:
         for index in range(self.layout.given, len(self.bound)):
             external = self.layout.externals[index]
             self.bind(index, np.empty(external.shape, external.dtype))
-
-    def outputs(self) -> list[Any]:
-        """Return the graph's outputs: the bound arrays, copies of values in the arena, tokens as they are."""
-        plan = self.layout.plan
-        found: list[Any] = []
-        for value in plan.graph.outputs:
-            if not isinstance(value.type, TensorType):
-                found.append(self.tokens[value])
-            elif isinstance(plan.slots[value], Arena):
-                found.append(self.array(value).copy())
-            else:
-                found.append(self.array(value))
-        return found

@@ -28,37 +28,40 @@ class Card:
     """An OpenCL device that shares the memory of this process."""
 
     def __init__(self, cl: Any, device: Any) -> None:
-        self._cl = cl
+        self.cl = cl
         self._context = cl.Context([device])
         self._queue = cl.CommandQueue(self._context)
-        self._kernels: dict[str, Any] = {}
+        self._kernels: dict[tuple[str, str], Any] = {}
 
-    def compiled(self, kernel: Kernel) -> Any:
-        """The OpenCL kernel; what its compiler says is part of the error."""
-        if kernel.key not in self._kernels:
+    def built(self, text: str, symbol: str, *options: str) -> Any:
+        """The OpenCL kernel of a text; what its compiler says is part of the error."""
+        if (text, symbol) not in self._kernels:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that the compiler has said something at all
-                program = self._cl.Program(self._context, opencl_source(kernel.text))
+                program = self.cl.Program(self._context, opencl_source(text))
                 try:
-                    program.build(list(OPENCL_OPTIONS))
-                except self._cl.RuntimeError as error:
-                    raise AssertionError(f"{error}\n{kernel.text}") from error
-                self._kernels[kernel.key] = self._cl.Kernel(program, kernel.symbol)
-        return self._kernels[kernel.key]
+                    program.build([*OPENCL_OPTIONS, *options])
+                except self.cl.RuntimeError as error:
+                    raise AssertionError(f"{error}\n{text}") from error
+                self._kernels[text, symbol] = self.cl.Kernel(program, symbol)
+        return self._kernels[text, symbol]
+
+    def launch(self, function: Any, blocks: int, threads: int) -> None:
+        """Run a kernel whose arguments are set, and wait for it."""
+        self.cl.enqueue_nd_range_kernel(self._queue, function, (blocks * threads,), (threads,))
+        self._queue.finish()
 
     def run(self, kernel: Kernel, arrays: Sequence[np.ndarray]) -> None:
         """Run a kernel on arrays, its slots in order."""
-        function = self.compiled(kernel)
+        function = self.built(kernel.text, kernel.symbol)
         empty = np.full(64, 170, np.uint8)  # stands for empty arrays, which have no address
         if kernel.facts.by_table:
             table = np.array([a.ctypes.data for a in arrays], np.uint64)
-            function.set_arg(0, self._cl.SVM(table))
+            function.set_arg(0, self.cl.SVM(table))
         else:
             for i, array in enumerate(arrays):
-                function.set_arg(i, self._cl.SVM(array if array.nbytes else empty))
-        threads = kernel.facts.threads
-        self._cl.enqueue_nd_range_kernel(self._queue, function, (kernel.facts.blocks * threads,), (threads,))
-        self._queue.finish()
+                function.set_arg(i, self.cl.SVM(array if array.nbytes else empty))
+        self.launch(function, kernel.facts.blocks, kernel.facts.threads)
         assert (empty == 170).all(), "wrote to an empty array"
 
 

@@ -33,6 +33,7 @@ class Case:
     hyper: dict[str, Any]
     clip: float | None
     input_gradient: bool
+    card: int | None = None
 
     @property
     def onnx(self) -> Path:
@@ -53,20 +54,21 @@ def save(folder: Path, weights: dict[str, Any], inputs: dict[str, Any], labels: 
     (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
 
 
-def load(model: str, phase: str, variant: str, threads: int, folder: Path) -> Case:
-    """Read what ``on_kusari.prepare`` has written."""
+def load(model: str, phase: str, variant: str, threads: int, folder: Path, card: int | None = None) -> Case:
+    """Read what ``on_kusari.prepare`` has written; ``card``: the number of the card that is measured, if one is."""
     facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
     with np.load(folder / "arrays.npz") as arrays:
         weights = {name[2:]: arrays[name] for name in arrays.files if name.startswith("w:")}
         inputs = tuple(arrays[f"{phase}:{i}"] for i in range(facts["counts"][phase]))
         labels = [tuple(arrays[f"t:{k}:{i}"] for i in range(n)) for k, n in enumerate(facts["labels"])]
     return Case(model, phase, variant, threads, folder, facts["sizes"], weights, tuple(facts["trained"]), inputs,
-                labels, facts["optimizer"], facts["hyper"], facts["clip"], facts["input_gradient"])
+                labels, facts["optimizer"], facts["hyper"], facts["clip"], facts["input_gradient"], card)
 
 
 def magnitude(outputs: Any) -> float:
     """The mean magnitude of the elements of an output, or of several."""
-    arrays = [np.asarray(y) for y in (outputs if isinstance(outputs, (list, tuple)) else [outputs])]
+    given = outputs if isinstance(outputs, (list, tuple)) else [outputs]
+    arrays = [y.get() if hasattr(y, "get") else np.asarray(y) for y in given]  # CuPy's on a card
     return float(sum(np.abs(y).sum(dtype=np.float64) for y in arrays) / sum(y.size for y in arrays))
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ.setdefault("JAX_PLATFORMS", "cpu")  # cuda, where cards are measured
 
 import jax
 import jax.numpy as jnp
@@ -62,6 +62,9 @@ def clipped(gradients: Any, limit: float) -> Any:
 
 def build(case: Case) -> tuple[Callable[[int], Any], Callable[[int, Any], float]]:
     """The step of a variant."""
+    if case.card is not None:
+        jax.config.update("jax_default_device", jax.devices()[case.card])
+        jax.config.update("jax_default_matmul_precision", "highest")
     entry = {**MODELS, **SURVEY}[case.model]
     forward = forward_of(entry, case.sizes)
     weights = {path.replace("/", "."): array for path, array in case.weights.items()}
@@ -99,6 +102,10 @@ def build(case: Case) -> tuple[Callable[[int], Any], Callable[[int, Any], float]
         return float(value)
 
     return step, loss_value
+
+
+def synchronize() -> None:
+    """Nothing: every step waits for its results."""
 
 
 def threads() -> str:

@@ -59,6 +59,11 @@ def build(case: Case) -> tuple[Callable[[int], Any], Callable[[int, Any], float]
     chain = model.build(kind)
     NpzDeserializer(case.weights).load(chain)
     inputs, labels = case.inputs, case.labels
+    if case.card is not None:
+        device = kusari.get_device(f"@cupy:{case.card}")
+        device.use()
+        chain.to_device(device)
+        inputs, labels = device.send(inputs), device.send(labels)
 
     if case.phase == "infer":
         return inference_step(chain, inputs), lambda i, y: magnitude(
@@ -93,6 +98,11 @@ class Before:
         return now
 
 
+def synchronize() -> None:
+    """Wait for the current card."""
+    kusari.cuda.Device().synchronize()
+
+
 def threads() -> str:
     """The threads that kernels and BLAS use."""
     from kusari.ir.threads import thread_limit
@@ -101,4 +111,5 @@ def threads() -> str:
 
 def version() -> str:
     """The library's version, and what it computes with."""
-    return f"{kusari.__version__}, NumPy {np.__version__}"
+    cupy = f", CuPy {kusari.cuda.cupy.__version__}" if kusari.cuda.available else ""
+    return f"{kusari.__version__}, NumPy {np.__version__}{cupy}"

@@ -1,4 +1,8 @@
-"""PyTorch. ``compile``: forward and loss; ``compile step``: the optimizer's step too."""
+"""PyTorch. ``compile``: forward and loss; ``compile step``: the optimizer's step too.
+
+On a card ``torch.compile`` looks for the quickest kernels and makes CUDA graphs (``max-autotune``), and float32 is
+computed in float32, as the other libraries are told, too.
+"""
 
 from __future__ import annotations
 
@@ -46,9 +50,11 @@ def optimizer(case: Case, parameters: list[Any]) -> Any:
     raise ValueError("no torch optimizer is known for " + case.optimizer)
 
 
-def tensors(arrays: tuple[Any, ...], stacked: bool) -> tuple[Any, ...]:
+def tensors(arrays: tuple[Any, ...], stacked: bool, card: int | None = None) -> tuple[Any, ...]:
     """Arrays as torch wants them."""
     found = [torch.from_numpy(x).long() if x.dtype.kind == "i" else torch.from_numpy(x) for x in arrays]
+    if card is not None:
+        found = [x.to(f"cuda:{card}") for x in found]
     return (torch.stack(found, 1),) if stacked else tuple(found)
 
 
@@ -58,19 +64,24 @@ def build(case: Case) -> tuple[Callable[[int], Any], Callable[[int, Any], float]
     entry = {**MODELS, **SURVEY}[case.model]
     module = (entry.module if case.variant == "eager" else entry.compiled)(**case.sizes)
     load(module, case.weights)
-    inputs = tensors(case.inputs, entry.stacked)
+    mode = None
+    if case.card is not None:
+        mode = "max-autotune"
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        module.to(f"cuda:{case.card}")
+    inputs = tensors(case.inputs, entry.stacked, case.card)
     if case.phase == "infer":
         module.eval()
-        forward = module if case.variant == "eager" else torch.compile(module)
+        forward = module if case.variant == "eager" else torch.compile(module, mode=mode)
 
         def infer(i: int) -> Any:
             with torch.inference_mode():
                 return forward(*inputs)
 
-        return infer, lambda i, y: magnitude([v.numpy() for v in y] if isinstance(y, tuple) else y.numpy())
+        return infer, lambda i, y: magnitude([v.cpu().numpy() for v in y] if isinstance(y, tuple) else y.cpu().numpy())
 
     module.train()
-    labels = [tensors(t, entry.stacked) for t in case.labels]
+    labels = [tensors(t, entry.stacked, case.card) for t in case.labels]
     count = len(labels)
     parameters = [p for p in module.parameters() if p.requires_grad]
     update = optimizer(case, parameters)
@@ -87,7 +98,7 @@ def build(case: Case) -> tuple[Callable[[int], Any], Callable[[int, Any], float]
         return entry.loss(module(*inputs), *labels)
 
     if case.variant != "eager":
-        forward_loss = torch.compile(forward_loss)
+        forward_loss = torch.compile(forward_loss, mode=mode)
     if case.variant == "compile step":
         apply = torch.compile(apply)
 
@@ -102,6 +113,11 @@ def build(case: Case) -> tuple[Callable[[int], Any], Callable[[int, Any], float]
         return loss.item()
 
     return step, loss_value
+
+
+def synchronize() -> None:
+    """Wait for the current card."""
+    torch.cuda.synchronize()
 
 
 def threads() -> str:

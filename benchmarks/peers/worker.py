@@ -2,6 +2,8 @@
 
 ``worker.py measure LIBRARY VARIANT MODEL train|infer FOLDER THREADS SECONDS`` or ``worker.py prepare MODEL FOLDER
 [tiny|SIZES]``; started by ``side_by_side.py``, which sets the variables that libraries read their threads from.
+``worker.py card LIBRARY MODEL FOLDER CARD ROUNDS SECONDS VARIANT …``; started by ``gpu.py``, prints a line for each
+measurement.
 ``worker.py operations LIBRARY SECONDS``; started by ``overhead.py``. ``worker.py functions LIBRARY THREADS``; started
 by ``functions.py``, answers every line with one.
 """
@@ -54,6 +56,49 @@ def measure(library: str, variant: str, model: str, phase: str, folder: str, thr
     return dict(found, start_mb=start, version=peer.version(), threads=peer.threads())
 
 
+def measure_card(library: str, model: str, folder: str, card: str, rounds: str, seconds: str, *variants: str) -> None:
+    """Time the variants (``train:eager``) on a card, in rounds, each step until the card has done it."""
+    from peers.case import load
+    peer = importlib.import_module("peers.on_" + library)
+    clock = timing()
+    steps: dict[str, Any] = {}
+    for name in variants:
+        phase, _, variant = name.partition(":")
+        try:
+            step, value = peer.build(load(model, phase, variant, 1, Path(folder), int(card)))
+            steps[name] = finished(step, peer.synchronize), value
+        except Exception as error:
+            tell(library, model, name, error=f"{type(error).__name__}: {error}"[:300])
+    first: dict[str, Any] = {}
+    for turn in range(int(rounds)):
+        for name in list(steps):
+            try:
+                found = clock.measure(steps[name][0], float(seconds), steps[name][1] if turn == 0 else None)
+            except Exception as error:
+                del steps[name]
+                tell(library, model, name, error=f"{type(error).__name__}: {error}"[:300])
+                continue
+            first.setdefault(name, found["values"])
+            tell(library, model, name, round=turn, **{**found, "values": first[name]}, version=peer.version(),
+                 threads="-", disturbed=False)
+
+
+def finished(step: Any, synchronize: Any) -> Any:
+    """A step that ends when the card has done it."""
+    def done(i: int) -> Any:
+        result = step(i)
+        synchronize()
+        return result
+    return done
+
+
+def tell(library: str, model: str, name: str, **facts: Any) -> None:
+    """Print a measurement of a card."""
+    phase, _, variant = name.partition(":")
+    print(json.dumps({"kind": "step", "model": model, "phase": phase, "library": library, "variant": variant, **facts}),
+          file=sys.__stdout__, flush=True)
+
+
 def serve(library: str, threads: str) -> None:
     """Measure every case that stdin names, until it ends."""
     from peers.functions import Server
@@ -66,6 +111,10 @@ def serve(library: str, threads: str) -> None:
 def main(arguments: list[str]) -> int:
     """Do what the command line says; what libraries print goes to stderr."""
     sys.path[0] = str(BENCHMARKS)
+    if arguments[0] == "card":
+        with contextlib.redirect_stdout(sys.stderr):
+            measure_card(*arguments[1:])
+        return 0
     if arguments[0] == "functions":
         with contextlib.redirect_stdout(sys.stderr):
             serve(*arguments[1:])

@@ -10,12 +10,13 @@ import functools
 import importlib
 import importlib.util
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy
 
 from .. import device as _device
+from ..callsite import user_location
 from ..errors import ArrayTypeError, DeviceError
 
 _INSTALL = "CuPy is needed to use a GPU. Install it with: pip install 'kusari[gpu]'"
@@ -127,7 +128,9 @@ def _unfused(*args: Any, **kwargs: Any) -> Any:
 def check_cuda_available() -> None:
     """Raise `DeviceError` unless CuPy and a CUDA device are there."""
     if _cupy() is None:
-        raise DeviceError(f"CUDA environment is not correctly set up: {_reason}. {_INSTALL}")
+        there = importlib.util.find_spec("cupy") is not None
+        remedy = "python -m kusari doctor says what was found." if there else _INSTALL
+        raise DeviceError(f"CUDA environment is not correctly set up: {_reason}. {remedy}")
 
 
 def is_cupy_array(array: Any) -> bool:
@@ -159,8 +162,7 @@ class GpuDevice(_device.Device):
     @staticmethod
     def from_device_id(device_id: int) -> GpuDevice:
         """Return the device with this number."""
-        check_cuda_available()
-        return GpuDevice(_cupy().cuda.Device(device_id))
+        return GpuDevice(_card(device_id))
 
     @staticmethod
     def from_array(array: Any) -> GpuDevice | None:
@@ -195,7 +197,7 @@ def array_to_cpu(array: Any) -> Any:
     if is_cupy_array(array):
         return array.get()
     if hasattr(array, "require_grad"):  # one of ChainerX
-        return numpy.asarray(array)
+        return array_to_cpu(array._elements)
     if isinstance(array, (int, float, complex, bool, numpy.generic)):
         return numpy.asarray(array)
     raise ArrayTypeError(f"The array sent to the CPU must be a NumPy or CuPy array, not {type(array).__name__}.")
@@ -207,6 +209,8 @@ def array_to_gpu(array: Any, device: Any = None) -> Any:
     if array is None:
         return None
     cupy = _cupy()
+    if hasattr(array, "require_grad"):  # one of ChainerX
+        array = array._elements
     if not isinstance(array, (numpy.ndarray, numpy.generic, cupy.ndarray, int, float, bool)):
         raise ArrayTypeError(f"The array sent to the GPU must be a NumPy or CuPy array, not {type(array).__name__}.")
     with device or cupy.cuda.Device():
@@ -279,8 +283,17 @@ def get_device_from_id(device_id: int | None) -> Any:
     """Return the CUDA device of this number; a negative number or None gives `DummyDevice`."""
     if device_id is None or device_id < 0:
         return DummyDevice
+    return _card(device_id)
+
+
+def _card(number: int) -> Any:
+    """Return the ``cupy.cuda.Device`` of this number; raises `DeviceError` if no card has it."""
     check_cuda_available()
-    return _cupy().cuda.Device(int(device_id))
+    count = _cupy().cuda.runtime.getDeviceCount()
+    if not 0 <= number < count:
+        raise DeviceError(f"there is no card {number}: expected a number from 0 to {count - 1}, as there "
+                          f"{'is 1 card' if count == 1 else f'are {count} cards'} (CUDA_VISIBLE_DEVICES may hide some)")
+    return _cupy().cuda.Device(int(number))
 
 
 def get_device_from_array(*arrays: Any) -> Any:
@@ -289,6 +302,44 @@ def get_device_from_array(*arrays: Any) -> Any:
         if is_cupy_array(array) and array.device is not None:
             return array.device
     return DummyDevice
+
+
+def away(arrays: Sequence[Any]) -> Any:
+    """Return the card of the first CuPy array where another card is the current one, else None."""
+    for array in arrays:
+        if is_cupy_array(array):
+            return None if array.device.id == _cupy().cuda.Device().id else array.device
+    return None
+
+
+def bound(function: Callable[..., Any], device: Any) -> Callable[..., Any]:
+    """Return the function with a card as the current one."""
+    def on_device(*args: Any) -> Any:
+        with device:
+            return function(*args)
+    return on_device
+
+
+def beside(array: Any, others: list[Any]) -> list[Any]:
+    """Return arrays on the card that another one is on, where it is on one; Variables stay where they are."""
+    if not others or isinstance(array, numpy.ndarray) or not is_cupy_array(array):
+        return others
+    return [x if hasattr(x, "creator_node") else array_to_gpu(x, array.device) for x in others]
+
+
+def expect_success(arrays: Sequence[Any], label: str) -> None:
+    """Wait for cards to have made arrays; raises `DeviceError` with function and user's line where they fail."""
+    try:
+        synchronize(arrays)
+    except Exception as error:
+        raise DeviceError(f"{label} failed on the card: {type(error).__name__}: {error}\n"
+                          f"Applied at: {user_location()}") from error
+
+
+def synchronize(arrays: Sequence[Any]) -> None:
+    """Wait for the cards that CuPy arrays are on, so that an error of a kernel is raised here and not later."""
+    for device in dict.fromkeys([array.device for array in arrays if is_cupy_array(array)]):
+        device.synchronize()
 
 
 def get_device(*args: Any) -> Any:
@@ -349,6 +400,18 @@ def clear_memo() -> None:
     """Forget all that functions decorated with `memoize` remember."""
     for memory in _memories:
         memory.clear()
+
+
+def map_kernel(exprs: Sequence[Any], dtypes: Sequence[Any], name: str) -> Any:
+    """Make a kernel that computes trees of expressions at each point of arrays of these dtypes, which broadcast.
+
+    It is a ``cupy.ElementwiseKernel``, for any card: one launch, whatever the trees have in them.
+    """
+    from kusari.codegen.cuda.scalar.elementwise import elementwise_text
+    text = elementwise_text(exprs, dtypes)
+    name = "kusari_" + "".join([c if c.isalnum() else "_" for c in name])
+    return _cupy().ElementwiseKernel(text.inputs, text.outputs, text.operation, name, preamble=text.preamble,
+                                     options=("--fmad=false",))  # rounded as on the processor
 
 
 @memoize(for_each_device=True)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import NoReturn
 
-from . import bench, demo, explain, export, run
+from . import bench, demo, doctor, explain, export, run
 from .common import CommandError
 
 __all__ = ["main", "parser"]
@@ -25,6 +25,7 @@ Kusari: define-by-run neural networks with Chainer's API, and a compiler behind 
   python -m kusari explain train.py      ... and show what was compiled of it
   python -m kusari export models:Net --input 8,784 --out net.onnx
   python -m kusari bench mnist_mlp       eager against compiled, on this machine
+  python -m kusari doctor                what was found here, and what is missing
 """
 
 EPILOG = """\
@@ -32,7 +33,7 @@ EPILOG = """\
 2 wrong use or a missing extra. docs/debugging.md lists the environment variables.
 """
 
-COMMANDS: tuple[ModuleType, ...] = (demo, run, explain, export, bench)
+COMMANDS: tuple[ModuleType, ...] = (demo, run, explain, export, bench, doctor)
 
 
 class Parser(argparse.ArgumentParser):
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"kusari {__version__}")
         return 0
     if options.command is None:
-        top.error("expected a command: demo, run, explain, export or bench")
+        top.error("expected a command: demo, run, explain, export, bench or doctor")
     try:
         return options.main(options)
     except CommandError as error:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import environment
+from .. import backend, environment
+from ..errors import DeviceError
 from .common import CommandError, require
 
 DESCRIPTION = """\
@@ -27,6 +28,8 @@ that of the whole step.
   python -m kusari bench                          all models, training and inference
   python -m kusari bench mnist_mlp --train
   python -m kusari bench --rounds 5 --plot        ... and write bench.png
+
+  python -m kusari bench --device cuda:0          ... on a graphics card (memory: that of CuPy's pool)
 
 Each measurement is a process of its own. A round measures every case once in each mode, so that a machine that slows
 down does so for all. Steps are the median over the rounds of a round's median, the speed-up is the
@@ -86,6 +89,7 @@ def add(subparsers: Any) -> None:
     parser.add_argument("--infer", action="store_true", help="inference only")
     parser.add_argument("--rounds", type=positive(int), default=3, metavar="N", help="rounds (3)")
     parser.add_argument("--seconds", type=positive(float), default=1.0, metavar="S", help="time per measurement (1)")
+    parser.add_argument("--device", default="cpu", metavar="DEVICE", help="cpu (the default), or cuda:0 for a card")
     parser.add_argument("--threads", type=positive(int), metavar="N", help="threads (one per core)")
     parser.add_argument("--plot", nargs="?", const="bench.png", metavar="FILE", help="write a picture (bench.png)")
     parser.add_argument("--json", metavar="FILE", help="write every measurement")
@@ -124,18 +128,33 @@ def main(options: argparse.Namespace) -> int:
             raise CommandError(f"cannot write {path}: its folder is missing or not writable")
     if options.plot:
         require("matplotlib", "examples")
+    options.device = place(options.device)
     phases = [phase for phase in ("train", "infer") if getattr(options, phase)] or ["train", "infer"]
     cases = [Case(name, phase, []) for name in options.models or MODELS for phase in phases]
     measure(cases, options)
     print(table(cases))
-    print(f"\n{machine(options.threads)}; median of {options.rounds} rounds of {options.seconds:g} s each")
+    where = machine(options.threads, options.device)
+    print(f"\n{where}; median of {options.rounds} rounds of {options.seconds:g} s each")
     if options.json:
         Path(options.json).write_text(json.dumps([vars(case) for case in cases], indent=1) + "\n", encoding="utf-8")
     if options.plot:
         from .pictures import draw_benchmark
 
-        print(f"picture: {draw_benchmark(cases, machine(options.threads), Path(options.plot))}")
+        print(f"picture: {draw_benchmark(cases, where, Path(options.plot))}")
     return 0
+
+
+def place(text: str) -> str:
+    """The device to measure on, as ``get_device`` takes it, which must be there."""
+    kind, colon, number = text.partition(":")
+    if text in ("cpu", "@numpy"):
+        return "@numpy"
+    if kind not in ("cuda", "gpu", "@cupy") or not number.isdigit() and (number or colon):
+        raise CommandError(f"--device: expected cpu, or cuda:0 and the like for a card, got {text!r}")
+    try:
+        return backend.get_device(f"@cupy:{number or 0}").name
+    except DeviceError as error:
+        raise CommandError(f"--device {text}: {error}") from None
 
 
 def measure(cases: list[Case], options: argparse.Namespace) -> None:
@@ -153,13 +172,15 @@ def measure(cases: list[Case], options: argparse.Namespace) -> None:
                     variables["KUSARI_CACHE_DIR"] = os.path.join(folder, f"{case.model}-{case.phase}-{mode}")
                     done = sum(map(len, (r for c in cases for r in c.rounds)))
                     progress(f"[{done + 1}/{total}] {case.model} {case.phase} {mode}")
-                    case.rounds[-1][mode] = once(case, mode, options.seconds, variables)
+                    case.rounds[-1][mode] = once(case, mode, options, variables)
     progress("")
 
 
-def once(case: Case, mode: str, seconds: float, variables: dict[str, str]) -> dict[str, Any]:
+def once(case: Case, mode: str, options: argparse.Namespace, variables: dict[str, str]) -> dict[str, Any]:
     """One measurement in a process of its own."""
-    command = [sys.executable, "-m", "kusari.commands.worker", case.model, mode, case.phase, str(seconds)]
+    seconds: float = options.seconds
+    command = [sys.executable, "-m", "kusari.commands.worker", case.model, mode, case.phase, str(seconds),
+               options.device]
     try:
         done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=LIMIT + seconds)
     except subprocess.TimeoutExpired:
@@ -221,9 +242,15 @@ def aligned(rows: list[list[str]], left: int = 1) -> str:
     return "\n".join([line(rows[0]), rule, *map(line, rows[1:])])
 
 
-def machine(threads: int | None) -> str:
+def machine(threads: int | None, device: str = "@numpy") -> str:
     """Where this was measured, in words."""
     import numpy
+
+    if device != "@numpy":
+        cupy: Any = backend.get_device(device).xp
+        card = cupy.cuda.runtime.getDeviceProperties(int(device.partition(":")[2]))["name"].decode()
+        return (f"{card} ({device}), CuPy {cupy.__version__}, CUDA {cupy.cuda.runtime.runtimeGetVersion()}, Python "
+                f"{platform.python_version()}, NumPy {numpy.__version__}; memory is that of CuPy's pool")
 
     from kusari.ir.threads import thread_limit
 

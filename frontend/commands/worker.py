@@ -1,6 +1,6 @@
 """One measurement of ``python -m kusari bench``, in a process of its own: prints one line of JSON.
 
-``python -m kusari.commands.worker MODEL 'eager|compiled|whole step' train|infer SECONDS``
+``python -m kusari.commands.worker MODEL 'eager|compiled|whole step' train|infer SECONDS [DEVICE]``
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import no_backprop_mode, using_config
+from .. import get_device, no_backprop_mode, using_config
 from ..variable import Variable
 from .models import MODELS, Model, compiled
 from .timing import measure
@@ -56,9 +56,11 @@ def inference_step(chain: Any, inputs: Any) -> Callable[[int], Any]:
     return step
 
 
-def step_of(model: Model, chain: Any, phase: str, whole: bool = False) -> Callable[[int], Any]:
-    """The step of a model on its own data."""
+def step_of(model: Model, chain: Any, phase: str, whole: bool = False, device: Any = None) -> Callable[[int], Any]:
+    """The step of a model on its own data, on a device (by default where the data is)."""
     inputs, labels = model.arrays(phase)
+    if device is not None:
+        inputs, labels = device.send(inputs), device.send(labels)
     if phase == "infer":
         return inference_step(chain, inputs)
     inputs = [Variable(x) for x in inputs] if model.input_gradient else inputs
@@ -67,13 +69,31 @@ def step_of(model: Model, chain: Any, phase: str, whole: bool = False) -> Callab
 
 def main(arguments: list[str]) -> int:
     """Measure one case and print it."""
-    name, mode, phase, seconds = arguments
+    name, mode, phase, seconds, *rest = arguments
     model = MODELS[name]
     np.random.seed(0)
     chain = model.build(None if mode == "eager" else compiled(model.chain))
-    result = measure(step_of(model, chain, phase, mode == "whole step"), float(seconds))
+    device = get_device(rest[0]) if rest else None
+    if device is None or device.xp is np:
+        result = measure(step_of(model, chain, phase, mode == "whole step"), float(seconds))
+    else:
+        result = measured_on_card(model, chain, phase, mode, float(seconds), device)
     print(json.dumps(result))
     return 0
+
+
+def measured_on_card(model: Model, chain: Any, phase: str, mode: str, seconds: float, device: Any) -> dict[str, Any]:
+    """Time steps on a card, each until the card has done it."""
+    chain.to_device(device)
+    device.use()
+    device.xp.random.seed(0)
+    step = step_of(model, chain, phase, mode == "whole step", device)
+
+    def finished(i: int) -> None:
+        step(i)
+        device.device.synchronize()
+    result = measure(finished, seconds)
+    return {**result, "peak_mb": device.xp.get_default_memory_pool().total_bytes() / 2**20}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """From a batch, a list of examples, to the arrays that a model takes."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -168,25 +168,101 @@ def _join(arrays: Sequence[Any], padding: Any, what: str) -> Any:
 
 
 class ConcatWithAsyncTransfer(Converter):
-    """:func:`concat_examples` with the interface of Chainer's asynchronous transfer.
+    """:func:`concat_examples` that copies to a card while the card still computes.
 
-    The batch is put together on the host and sent in one piece; CuPy copies from pageable memory wait for
-    the copy, so the streams are only kept for the signature's sake.
+    The batch is put together in pinned memory and copied on a stream of its own, into memory of the converter's that
+    alternates between two places. Only the last copy, within the card, waits for what was computed before, so results
+    are ordinary arrays that may be kept. On other devices it is :func:`concat_examples`.
 
     Args:
-        stream: CuPy stream to copy on, or ``None``.
-        compute_stream: CuPy stream to compute on, or ``None``.
+        stream: CuPy stream to copy on; ``None`` makes one for each card.
+        compute_stream: CuPy stream on which the results are used; ``None`` is the current one of each call.
     """
 
     def __init__(self, stream: Any = None, compute_stream: Any = None) -> None:
         self._stream = stream
         self.compute_stream = compute_stream
+        self._streams: dict[int, Any] = {}
+        self._places: dict[int, list[_Place]] = {}
 
     def __call__(self, batch: Any, device: Any = None, padding: Any = None) -> Any:
-        """Concatenate ``batch`` and send it to ``device``, on the given stream if there is one."""
-        if self._stream is None:
-            return concat_examples(batch, device, padding)
-        with self._stream:
-            result = concat_examples(batch, device, padding)
-        self._stream.synchronize()
-        return result
+        """Concatenate ``batch`` and begin to send it to ``device``."""
+        tree = concat_examples(batch, None, padding)
+        if device is None:
+            return tree
+        device = backend.get_device(device)
+        arrays = _arrays_of(tree)
+        if not isinstance(device, backend.GpuDevice) or not all(
+                isinstance(x, np.ndarray) and x.dtype.kind in "biufc" for x in arrays):
+            return device.send(tree)
+        with device.create_context():
+            sent = iter(self._send(device, arrays))
+        return _with_arrays(tree, sent)
+
+    def _send(self, device: Any, arrays: list[np.ndarray]) -> list[Any]:
+        cuda, number = device.xp.cuda, device.device.id
+        if number not in self._places:
+            self._places[number] = [_Place(), _Place()]
+            self._streams[number] = self._stream or cuda.Stream(non_blocking=True)
+        place, other = self._places[number]
+        self._places[number] = [other, place]
+        return place.send(device.xp, arrays, self._streams[number],
+                          self.compute_stream or cuda.get_current_stream())
+
+
+class _Place:
+    """Pinned memory and memory of a card through which batches go.
+
+    Invariant: nothing is written to either before what was there has been copied on.
+    """
+
+    def __init__(self) -> None:
+        self._pinned: Any = np.empty(0, np.uint8)
+        self._on_card: Any = None
+        self._sent: Any = None  # events: the last copy from pinned memory, and that from the memory of the card
+        self._taken: Any = None
+
+    def send(self, xp: Any, arrays: list[np.ndarray], stream: Any, compute: Any) -> list[Any]:
+        """Return copies of the arrays on the current card, to be used on the stream ``compute``."""
+        starts = [0]
+        for x in arrays:
+            starts.append(starts[-1] + -(-x.nbytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES)
+        total = starts[-1]
+        if self._sent is not None:
+            self._sent.synchronize()
+            stream.wait_event(self._taken)
+        if self._pinned.size < total:
+            self._pinned = np.frombuffer(xp.cuda.alloc_pinned_memory(total), np.uint8, total)
+            with stream:
+                self._on_card = xp.empty(total, np.uint8)
+        for start, x in zip(starts, arrays, strict=False):
+            self._pinned[start:start + x.nbytes].view(x.dtype).reshape(x.shape)[...] = x
+        if total:
+            self._on_card[:total].set(self._pinned[:total], stream=stream)
+        self._sent = stream.record()
+        compute.wait_event(self._sent)
+        with compute:
+            copies = [self._on_card[start:start + x.nbytes].view(x.dtype).reshape(x.shape).copy() if x.nbytes
+                      else xp.empty(x.shape, x.dtype) for start, x in zip(starts, arrays, strict=False)]
+        self._taken = compute.record()
+        return copies
+
+
+_ALIGNMENT_BYTES = 512
+
+
+def _arrays_of(tree: Any) -> list[Any]:
+    """The arrays of a batch in order."""
+    if isinstance(tree, (tuple, list)):
+        return [x for part in tree for x in _arrays_of(part)]
+    return [x for part in tree.values() for x in _arrays_of(part)] if isinstance(tree, dict) else [tree]
+
+
+def _with_arrays(tree: Any, arrays: Iterator[Any]) -> Any:
+    """The same tree of other arrays."""
+    if isinstance(tree, dict):
+        return {key: _with_arrays(part, arrays) for key, part in tree.items()}
+    if isinstance(tree, (tuple, list)):
+        parts = [_with_arrays(part, arrays) for part in tree]
+        return parts if isinstance(tree, list) else type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
+    return next(arrays)

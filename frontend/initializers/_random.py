@@ -39,5 +39,8 @@ class Random(Initializer):
         draw: Callable[..., Any] = getattr(generator, distribution)
         if xp is np:
             array[...] = draw(first, second, array.shape)
+        elif isinstance(generator, (np.random.RandomState, np.random.Generator)):  # the host's: for any device
+            array.set(draw(first, second, array.shape).astype(array.dtype))
         else:
-            array[...] = draw(first, second, array.shape, dtype=array.dtype)
+            kind = np.float64 if array.dtype == np.float64 else np.float32  # CuPy draws no others
+            array[...] = draw(first, second, array.shape, dtype=kind)

@@ -16,9 +16,8 @@ import numpy as np
 
 from kusari.ir import Builder, Graph, Node, Value
 
-from ..static.errors import NotCompilable
+from ..static.errors import NotCompilable, Stale
 from ..static.gradients.differentiate import Backward
-from ..static.replay.arguments import Stale
 from ..static.replay.calls import InFlight
 from ..static.replay.schedule import CompiledBackward, Schedule
 from ..static.step.step import Step

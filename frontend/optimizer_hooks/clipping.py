@@ -5,6 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
+from .. import backend
+from ..backends import cuda
+
 __all__ = ["GradientClipping", "GradientHardClipping"]
 
 
@@ -32,18 +37,37 @@ class GradientClipping:
         return grad * xp.where(norm > self.threshold, self.threshold / norm, 1.0)
 
     def __call__(self, opt: Any) -> None:
-        grads = [param.grad for param in opt.target.params(include_uninit=False)]
+        grads = [grad for param in opt.target.params(include_uninit=False) if (grad := param.grad) is not None]
+        if any(map(cuda.is_cupy_array, grads)):
+            self._clip_on_cards(grads)
+            return
         square = 0.0
         for grad in grads:
-            if grad is not None:
-                flat = grad.ravel()
-                square += float(flat.dot(flat))
+            flat = grad.ravel()
+            square += float(flat.dot(flat))
         norm = math.sqrt(square)
         if norm > self.threshold:
             rate = self.threshold / norm
             for grad in grads:
-                if grad is not None:
-                    grad *= rate
+                grad *= rate
+
+    def _clip_on_cards(self, grads: list[Any]) -> None:
+        """The same without a wait for the norm: where it is small enough, gradients are multiplied by one."""
+        first = backend.get_device_from_array(*grads)
+        with first.create_context():
+            square = first.xp.zeros((), np.float64)
+        for grad in grads:
+            with cuda.get_device_from_array(grad):
+                flat = grad.ravel()
+                part = flat.dot(flat).astype(np.float64)
+            with first.create_context():
+                square += first.send(part)
+        with first.create_context():
+            norm = first.xp.sqrt(square)
+            rate = first.xp.where(norm > self.threshold, self.threshold / norm, 1.0)
+        for grad in grads:
+            with cuda.get_device_from_array(grad):
+                grad *= backend.get_device_from_array(grad).send(rate).astype(grad.dtype)
 
 
 class GradientHardClipping:

@@ -19,7 +19,7 @@ class Composed(StaticFunction):
 
     soon = 8  # a loss may see sequences of other lengths in every call
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
         pass  # ``explain`` has the reason
 
 

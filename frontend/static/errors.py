@@ -22,6 +22,10 @@ class Refused(NotCompilable):
     """An optimizer has such a part as it is now; it may be another later."""
 
 
+class Stale(Exception):
+    """An array that a schedule is bound to no longer has the type it was traced with."""
+
+
 def without_observing(traceback: TracebackType | None) -> TracebackType | None:
     """Return a traceback without the frames that watch a call, which define-by-run does not have."""
     frames: list[TracebackType] = []

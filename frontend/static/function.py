@@ -12,10 +12,9 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from kusari.runtime.frame import RunError
+from kusari.runtime.python_rows import RunError
 
 from .. import environment
-from ..backends.cuda import is_cupy_array
 from ..callsite import user_stacklevel
 from ..configuration import config
 from ..explanation import SUMMARY, Explanation
@@ -26,12 +25,11 @@ from .collector import without_collector
 from .compile.memory import checked
 from .compile.profitability import reason_against
 from .decorated import Decorated, Decorator, P, R
-from .errors import StaticGraphError, StaticGraphWarning, without_observing
+from .errors import Stale, StaticGraphError, StaticGraphWarning, without_observing
 from .follow.follow import Tail
 from .follow.joint_backward import backward_from
 from .mode import may_run
 from .replay import fast_path
-from .replay.arguments import Stale
 from .replay.resume import going_on
 from .replay.schedule import Schedule
 from .replay.schedule_cache import SOON_SIGNATURES, CacheEntry, Fallback, ScheduleCache, guards_hold
@@ -42,7 +40,7 @@ from .trace.observation import Observation
 from .trace.observer.first_call import call_traced
 from .trace.recorder import Fault, Tape
 from .trace.recording import NotStatic, Recording, TryAgain, begin, finish
-from .trees import MISS, array_of
+from .trees import MISS
 from .verify.explain import bytes_held, explain
 from .verify.verify import Verifier
 
@@ -265,7 +263,7 @@ class StaticFunction:
         if changes and not told:
             code = getattr(self.fn, "__code__", None)
             where = f"{code.co_filename}:{code.co_firstlineno}" if code else "unknown"
-            self._say(f"{self.__qualname__} runs define-by-run as long as a number among its arguments changes in "
+            self.say(f"{self.__qualname__} runs define-by-run as long as a number among its arguments changes in "
                       f"every call, or an object is another one, as each would be another trace: {where}; pass arrays")
         return changes
 
@@ -276,8 +274,6 @@ class StaticFunction:
         tape, inputs = begin(leaves)
         observation = Observation(self.fn, tape)
         tape.observe(observation)
-        if any(map(is_cupy_array, map(array_of, leaves))):
-            tape.note("arrays are on a graphics card, and code is generated for CPUs", observation.where)
         try:
             with Work("tracing", self.__qualname__):
                 return self._traced(cache, key, leaves, args, kwargs, tape, observation, inputs)
@@ -294,7 +290,7 @@ class StaticFunction:
         if cache.hooked is not None:  # hooks of links want to see every call
             return tape.end(result)
         try:
-            cache.put(key, finish(self.__name__, tape, inputs, leaves, result))
+            cache.put(key, finish(self.__name__, tape, inputs, leaves, result, _card))
         except TryAgain:
             if cache.waste(key, True):
                 self._fall_back(cache, key, Fault("every call makes new links or parameters", observation.where))
@@ -308,11 +304,14 @@ class StaticFunction:
             schedule = self._session(recorded) if self.in_session else None
             if schedule is None:
                 schedule = Schedule(recorded, config.enable_backprop, self.memory)
-                schedule.tail = Tail(backward_from)
+                if recorded.place is None:
+                    schedule.tail = Tail(backward_from)
         except NotStatic as error:
             self._fall_back(cache, key, error.fault)
             return None
-        reason = reason_against(schedule) if config.keep_define_by_run and type(schedule) is Schedule else None
+        reason = None
+        if config.keep_define_by_run and type(schedule) is Schedule and recorded.place is None:
+            reason = reason_against(schedule)
         if reason is not None:
             cache.put(key, Fallback(Fault(reason, recorded.where)))
             return None
@@ -322,10 +321,14 @@ class StaticFunction:
     def _session(self, recorded: Recording) -> Any:
         """Return a schedule that runs in ONNX Runtime; None, with a warning, where that cannot be."""
         sessions = _sessions()
+        if recorded.place is not None:
+            self.say(f"{self.__qualname__} is compiled, it cannot run in ONNX Runtime: its arrays are on a "
+                     "graphics card")
+            return None
         try:
             return sessions.SessionSchedule(recorded, config.enable_backprop)
         except sessions.ExportError as error:
-            self._say(f"{self.__qualname__} is compiled, it cannot run in ONNX Runtime: {error}")
+            self.say(f"{self.__qualname__} is compiled, it cannot run in ONNX Runtime: {error}")
             return None
 
     def step_class(self) -> Any:
@@ -338,9 +341,9 @@ class StaticFunction:
 
     def _fall_back(self, cache: ScheduleCache, key: Any, fault: Fault) -> None:
         cache.put(key, Fallback(fault))
-        self._say(f"{self.__qualname__} runs define-by-run, it is not static: {fault}")
+        self.say(f"{self.__qualname__} runs define-by-run, it is not static: {fault}")
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
         """Warn once, or raise if the function is strict."""
         if self.strict:
             raise StaticGraphError(text)
@@ -378,6 +381,12 @@ class StaticFunction:
     def nbytes(self, of: Any = None) -> int:
         """Return the bytes of memory that the schedules and whole steps of all objects hold, or those of one."""
         return bytes_held(self.caches(of))
+
+
+def _card(device: int) -> Any:
+    """Return the card with a number as a place of arrays."""
+    from .card.place import card
+    return card(device)
 
 
 def _sessions() -> Any:

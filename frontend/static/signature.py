@@ -60,30 +60,41 @@ def without_numbers(key: Any) -> Any:
 class ArrayTypes:
     """The types of arguments that are distinct plain arrays, behind the object that owns the schedules, if any.
 
+    All are of one ``kind``: NumPy's, or CuPy's on the ``card`` with a number.
+
     Invariant: other arguments that ``test`` accepts have the same signature.
     """
 
     first: int  # number of arguments before the arrays
     types: list[tuple[tuple[int, ...], Any]]
+    kind: type = np.ndarray
+    card: int | None = None
 
     @classmethod
     def of(cls, args: tuple[Any, ...], leaves: Sequence[Any]) -> ArrayTypes | None:
         """Return the types of the arrays of a call; None where its arguments are anything else."""
         first = len(args) - len(leaves)
-        if not leaves or first not in (0, 1) or any(type(a) is not np.ndarray for a in args[first:]):
+        if not leaves or first not in (0, 1):
+            return None
+        kind = type(args[first])
+        card = None if kind is np.ndarray else args[first].device.id if is_cupy_array(args[first]) else -1
+        if card == -1 or any(type(a) is not kind or card is not None and a.device.id != card for a in args[first:]):
             return None
         if first and not owns_schedules(args[0]) or len(set(map(id, leaves))) < len(leaves):
             return None
-        return cls(first, [(a.shape, a.dtype) for a in leaves])
+        return cls(first, [(a.shape, a.dtype) for a in leaves], kind, card)
 
     def test(self, source: Source, given: Given) -> str:
         """Return the test that arguments have these types, and that none is given twice."""
-        ndarray = source.name(np.ndarray, "ndarray")
+        ndarray = source.name(self.kind, "ndarray")
+        place = "" if self.card is None else f" and {{x}}.device.id == {self.card}"
         if len(self.types) > MANY_ARRAYS:
             x = source.fresh("x")
-            found = f"[({x}.shape, {x}.dtype) if type({x}) is {ndarray} else None for {x} in {given.together}]"
+            same = f"type({x}) is {ndarray}{place.format(x=x)}"
+            found = f"[({x}.shape, {x}.dtype) if {same} else None for {x} in {given.together}]"
             return f"{found} == {source.name(self.types, 'types')} and {given.distinct()}"
         tests = [f"type({x}) is {ndarray} and {x}.dtype is {source.name(dtype, 'dtype')} and {x}.shape == {shape}"
+                 f"{place.format(x=x)}"
                  for x, (shape, dtype) in zip(given.arrays, self.types, strict=True)]
         return " and ".join([*tests, *filter(None, [given.distinct()])])
 
@@ -133,8 +144,12 @@ def _append(tree: Any, leaves: list[Any], key: list[Any]) -> None:
         if isinstance(leaf, Variable):
             array = leaf._array
             key.append((None,) if array is None else (array.shape, array.dtype, leaf._requires_grad))
+            if array is not None and is_cupy_array(array):
+                key.append(("card", array.device.id))
             if type(leaf) is not Variable:
                 key.append(type(leaf))
         else:
             key.append(leaf.shape)
             key.append(leaf.dtype)
+            if is_cupy_array(leaf):
+                key.append(("card", leaf.device.id))

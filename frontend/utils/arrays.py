@@ -101,5 +101,8 @@ def check_array(value: Any, what: str) -> None:
 
 def add_arrays(x: Any, y: Any) -> Any:
     """Return ``x + y`` as an array, also where both have no dimensions."""
+    if type(x) is not numpy.ndarray and (device := cuda.away((x,))) is not None:
+        with device:
+            return x + y
     total = x + y
     return numpy.asarray(total) if isinstance(total, numpy.generic) else total

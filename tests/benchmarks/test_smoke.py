@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mpi_ranks import needs_mpi
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -244,3 +246,17 @@ def test_steps_on_many_ranks_are_simulated() -> None:
     assert scaling.simulated(1000, buckets, 2, scaling.Network(0.0, 100.0, hidden=False)) == pytest.approx(1016)
     line = scaling.Line.through((1, 0.5, 0.25), (12, 7, 4.5))
     assert line.at(0.1) == pytest.approx(3)
+
+
+@needs_mpi
+@pytest.mark.slow
+def test_steps_on_two_ranks(tmp_path: Path) -> None:
+    text = bench("distributed.py", "mushroom_mlp", "--ranks", "1", "2", "--steps", "6", "--plot",
+                 str(tmp_path / "picture.svg"))
+    rows = [line.split() for line in text.splitlines() if line.startswith("mushroom_mlp ") and "MB in" in line]
+    assert [len([cell for cell in row[1:7] if float(cell) > 0]) for row in rows] == [6, 6]
+    assert "in 0 buckets" in text and "in 1 buckets" in text
+    for title in ("batch for each rank", "one batch for all"):
+        assert re.search(rf"mushroom_mlp +{title}: simulated here \S+ ms with 1 \(\S+%\), \S+ ms with 2 \(\S+%\); "
+                         r"efficiency with 8: .*1024: ", text), text
+    assert (tmp_path / "picture.svg").stat().st_size > 1000

@@ -21,7 +21,7 @@ def kusari(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProc
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=600)
 
 
-@pytest.mark.parametrize("command", [(), ("demo",), ("run",), ("explain",), ("export",), ("bench",)])
+@pytest.mark.parametrize("command", [(), ("demo",), ("run",), ("explain",), ("export",), ("bench",), ("doctor",)])
 def test_help(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit:
         main([*command, "--help"])

@@ -3,21 +3,13 @@ from __future__ import annotations
 
 import numpy as np
 from mpi_ranks import raised, run_all
+from regression import batch, same_everywhere
 
 import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari import distributed
 from kusari.distributed.errors import CollectiveMismatch
-
-
-def batch(seed, rows=6):
-    random = np.random.RandomState(seed)
-    return random.rand(rows, 4).astype("f"), random.rand(rows, 3).astype("f")
-
-
-def same_everywhere(comm, value):
-    assert len(set(comm.allgather_obj(value))) == 1, comm.allgather_obj(value)
 
 
 def check_multi_node_batch_normalization(comm):

@@ -11,7 +11,7 @@ import pytest
 TUTORIALS = Path(__file__).parent / "tutorials"
 
 
-MODULES = ("checks_training", "checks_links", "checks_nccl")
+MODULES = ("checks_training", "checks_reductions", "checks_checkpoints", "checks_links", "checks_nccl")
 
 
 @ranks.needs_mpi

@@ -21,6 +21,8 @@ from functions.table import (
 
 import kusari.functions as F
 
+SELECTED = np.array([0, 3, -1])
+RUNNING = np.zeros(4, "f"), np.ones(4, "f")
 # Batched and permuted, nothing to sum, sums of one operand's own, rows of two, three operands.
 EQUATIONS = ("bihk,bjhk->bhij", "hik,hkj->ihj", "bi,jb->jbi", "ih,ij->j", "bi,bi->b", "i,j,ij->", "ihk,ib,jb->kj",
              "ihj->ji")
@@ -93,7 +95,7 @@ def moves() -> list[Row]:
         ("permutate", X, lambda x: F.permutate(x, np.array([2, 0, 1])), lambda x: x[[2, 0, 1]]),
         ("permutate inv", X, lambda x: F.permutate(x, np.array([1, 3, 0, 2]), axis=1, inv=True),
          lambda x: x[:, [2, 0, 3, 1]]),
-        ("select_item", X, lambda x: F.select_item(x, np.array([0, 3, -1])), lambda x: x[[0, 1, 2], [0, 3, 3]]),
+        ("select_item", X, lambda x: F.select_item(x, SELECTED), lambda x: x[[0, 1, 2], [0, 3, 3]]),
         ("diagonal", X, lambda x: F.diagonal(x, 1), lambda x: np.diagonal(x, 1)),
         ("diagonal axes", CUBE, lambda x: F.diagonal(x, -1, -1, 0), lambda x: np.diagonal(x, -1, 2, 0)),
         ("copy", X, lambda x: F.copy(x, -1), np.copy),
@@ -259,7 +261,7 @@ def normalizations() -> list[Row]:
         Row("batch_normalization axis", lambda *xs: F.batch_normalization(*xs, eps=0.01, axis=(0, 1)), (IMAGE, *sample),
             lambda x, g, b: standardized(x, (0, 1), 0.01) * g + b, tolerance=1e-4),
         Row("batch_normalization running", lambda *xs: F.batch_normalization(
-            *xs, eps=0.01, running_mean=np.zeros(4, "f"), running_var=np.ones(4, "f")), (IMAGE, gamma, beta),
+            *xs, eps=0.01, running_mean=RUNNING[0].copy(), running_var=RUNNING[1].copy()), (IMAGE, gamma, beta),
             lambda x, g, b: standardized(x, (0, 2, 3), 0.01) * wide(g) + wide(b), tolerance=1e-4),
         Row("fixed_batch_normalization", F.fixed_batch_normalization, (IMAGE, gamma, beta, mean, var),
             lambda x, g, b, m, v: (x - wide(m)) / np.sqrt(wide(v) + 2e-5) * wide(g) + wide(b), tolerance=1e-4),

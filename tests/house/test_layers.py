@@ -26,10 +26,12 @@ LATE_IN_CORE = {
     "chainerx/arrays.py": {"chainerx.graph", "chainerx.apply"}, "utils/experimental.py": {"kusari"}}
 # frontend/static in the order of imports: each may import those before it.
 BASE = ("collector", "computed_numbers", "decorated", "errors", "mode", "room", "signature", "source", "trees")
-ROOMS = ("guards", "arrays", "trace.copies", "trace", "trace.observer", "gradients", "compile", "replay", "follow",
-         "step", "verify")
+ROOMS = ("guards", "arrays", "trace.copies", "trace", "trace.observer", "gradients", "compile", "replay", "card",
+         "follow", "step", "verify")
 TOP = ("function", "composed", "__init__")
-LATE = {"function imports onnx.session"}  # inside a function: the extra ``onnx`` may be missing
+# Inside functions: the extra ``onnx`` may be missing, and so may CuPy.
+LATE = {"function imports onnx.session", "function imports static.card.place.card",
+        "step.update imports static.card.place.card"}
 # The rooms of two languages in the same way; above those of cuda is the module that knows them all.
 LANGUAGES = {
     "llvm": ("text", "scalar", "nest", "contraction", "contraction.gemm", "contraction.conv", "contraction.winograd",

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from cupy_double import cupy, ndarray
 
@@ -69,7 +70,14 @@ def test_the_same_file_and_the_model_stays(way: str, card: Any) -> None:
     moves: list[Any] = []
     net.device_resident_accept = moves.append  # what every to_cpu, to_gpu and to_device calls
     before = [p.array for p in net.params()]
-    assert WAYS[way](net, card.asarray(X), card.asarray(T)) == host
+    found = WAYS[way](net, card.asarray(X), card.asarray(T))
+    if way == "train step":  # a step before it has rounded otherwise
+        for x, y in zip(found.graph.initializer, host.graph.initializer, strict=True):
+            assert x.name == y.name
+            np.testing.assert_allclose(*map(onnx.numpy_helper.to_array, (x, y)), rtol=1e-3, atol=1e-4)
+        for model in (found, host):
+            del model.graph.initializer[:]
+    assert found == host
     if way != "train step":  # eager steps take arrays of the card only
         assert WAYS[way](net, X, T) == host
     assert all(p.array is b and type(b) is ndarray for p, b in zip(net.params(), before, strict=True))

@@ -154,7 +154,7 @@ class Lone:
         return Complete()
 
     def share(self, nbytes: int) -> None:
-        """Return None: there is nobody to share with."""
+        """Return None: there is no other rank."""
 
     # Never called: there is no other rank, and communicators refuse to send to their own.
     send: Any = None

@@ -51,7 +51,8 @@ class Region:
         info = MPI.Info.Create({"alloc_shared_noncontig": "true"})
         self._window = MPI.Win.Allocate_shared(head + nbytes, 1, info, line)
         self._window.Lock_all(MPI.MODE_NOCHECK)
-        memory = [np.frombuffer(self._window.Shared_query(r)[0], np.uint8) for r in range(self.size)]
+        buffers: list[Any] = [self._window.Shared_query(r)[0] for r in range(self.size)]
+        memory = [np.frombuffer(each, np.uint8) for each in buffers]
         head = 3 * self.size * _LINE_BYTES
         self._counters = memory[0][:head].view(np.int64).reshape(3, self.size, -1)[:, :, 0]
         self.parts = [memory[0][head:], *memory[1:]]
@@ -78,7 +79,7 @@ class Region:
         self._watch.until(done, place.among(self._members))
 
     def synchronize(self) -> None:
-        """Order what this rank wrote, and what it reads, by time."""
+        """Complete what this rank has written before it goes on."""
         self._window.Sync()
 
     def count(self, counter: int, number: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import backend
+from ...backends import cuda
 from ...configuration import config
 from ...function_node import FunctionNode
 from ...structured import Structured
@@ -282,11 +283,18 @@ class Scatter(ScatterAdd):
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         g, *arrays = inputs
         whole = np.broadcast_to(_NOTHING, self.shape)
-        _expect_shape(g.shape, whole[decode(self.entries, tuple(map(_CPU.send, arrays)))].shape)
+        _expect_shape(g.shape, whole[decode(self.entries, tuple(map(_of_shape, arrays)))].shape)
         return super().forward(inputs)
 
 
-_NOTHING, _CPU = np.zeros((), bool), backend.CpuDevice()
+def _of_shape(indices: Any) -> Any:
+    """Return an array of NumPy that takes as many elements: on a card only a mask has to be read for that."""
+    if type(indices) is np.ndarray or indices.dtype.kind == "b":
+        return backend.CpuDevice().send(indices)
+    return np.zeros(indices.shape, indices.dtype)
+
+
+_NOTHING = np.zeros((), bool)
 
 
 def example_masks(function: FunctionNode, inputs: Any, outputs: Any) -> list[Any] | None:
@@ -372,6 +380,7 @@ def get_item(x: Any, slices: Any) -> Variable:
         IndexError: The index does not fit.
     """
     entries, arrays = encode(_as_chainer_reads(slices))
+    arrays = cuda.beside(getattr(x, "_array", x), arrays)
     if not arrays and not any(isinstance(e, tuple) and e and e[0] == "#" for e in entries):
         return GetItem(entries).apply((x,))[0]
     return GetItemAdvanced(entries).apply((x, *arrays))[0]
@@ -395,6 +404,7 @@ def scatter_add(a: Any, slices: Any, b: Any) -> Variable:
     """
     a = as_variable(a)
     entries, arrays = encode(slices)
+    arrays = cuda.beside(a._array, arrays)
     if (named := sum(e is not None and e != "..." for e in entries)) > a.ndim:
         raise type_check.InvalidType(f"a.ndim >= {named}", f"{a.ndim}",
                                      "\nInvalid operation is performed in: ScatterAdd (Forward)")

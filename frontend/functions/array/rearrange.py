@@ -339,12 +339,15 @@ class Copy(FunctionNode):
     def __init__(self, device: Any) -> None:
         super().__init__()
         self.device = device
+        self._source: Any = None
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return backend.get_device(self.device).send(inputs[0]),
+        target, source = backend.get_device(self.device), backend.get_device_from_array(inputs[0])
+        self._source = None if source == target else source
+        return target.send(inputs[0]),
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return grad_outputs
+        return grad_outputs if self._source is None else Copy(self._source).apply(grad_outputs)
 
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
         return x,

@@ -78,7 +78,10 @@ class EmbedIDGrad(FunctionNode):
         gW = xp.zeros(self.shape, gy.dtype)
         if self.ignore_label is not None:
             used = x != self.ignore_label
-            x, gy = x[used], gy[used]
+            if xp is np:
+                x, gy = x[used], gy[used]
+            else:  # how many are used is not known on the host
+                x, gy = xp.where(used, x, 0), xp.where(used[..., None], gy, gy.dtype.type(0))
         if xp is np and x.size > 64 and x.size * 2 > self.shape[0]:
             # A product with an indicator matrix is out of the question for large vocabularies: sort and add runs.
             flat = x.reshape(-1) % self.shape[0]

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import backend
 from ...broadcasting import broadcast_to
 from ...utils import type_check
 from ...utils.sparse import CooMatrix
@@ -28,7 +29,7 @@ def _product(a: CooMatrix, b: Variable, transposed: bool) -> Variable:
     n, batch = b.shape[-1], b.shape[:-2]
     if batch:  # one matrix below the other; places that are empty hold zero, wherever they point
         first = np.arange(batch[0], dtype=np.int32)[:, None]
-        xp_first = first if isinstance(row, np.ndarray) else type(row)(first)
+        xp_first = backend.get_array_module(row).asarray(first)
         row, col = (v + xp_first * size for v, size in ((row, m), (col, k)))
     count = batch[0] if batch else 1
     wide = np.result_type(a.data.dtype, b.dtype)

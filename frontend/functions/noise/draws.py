@@ -26,7 +26,9 @@ class RandomLike(Structured):
         self.args = args
 
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
-        return b.cast(b.random(self.dist, self.args, x.shape, np.float64), x.tensor.dtype),
+        dtype = x.tensor.dtype
+        drawn = np.float32 if b.on_card and dtype != np.float64 else np.float64
+        return b.cast(b.random(self.dist, self.args, x.shape, drawn), dtype),
 
 
 @elementwise("Gaussian")

@@ -24,7 +24,7 @@ def uniform(xp: Any, shape: tuple[int, ...]) -> Any:
 
 def draw_uniform(b: Any, shape: tuple[int, ...]) -> Any:
     """The same draw in the compiler's vocabulary."""
-    return b.random("random_sample", (), shape, np.float64)
+    return b.random("random_sample", (), shape, np.float32 if b.on_card else np.float64)
 
 
 class Dropout(FunctionNode):

@@ -14,6 +14,7 @@ import numpy as np
 from kusari.ir import Node, TensorType, Value, copied
 
 from .captured import owner
+from .overlap import address_of, has_address
 
 if TYPE_CHECKING:
     from ..gradients.differentiate import Backward
@@ -32,7 +33,9 @@ class View:
         """Return the view of ``array``, the root."""
         if self.shape == array.shape and self.strides == array.strides:
             return array
-        return np.ndarray(self.shape, array.dtype, array, self.offset, self.strides)
+        if isinstance(array, np.ndarray):
+            return np.ndarray(self.shape, array.dtype, array, self.offset, self.strides)
+        return type(array)(self.shape, array.dtype, array.data + self.offset, self.strides)
 
     @property
     def repeats(self) -> bool:
@@ -52,7 +55,7 @@ class Aliases:
         for value, y in outputs:
             memory = owner(y)
             for source, x in inputs:
-                if type(x) is np.ndarray and y.size and x.dtype == y.dtype and owner(x) is memory:
+                if type(x) is type(y) and has_address(x) and y.size and x.dtype == y.dtype and owner(x) is memory:
                     self._view(value, y, source, x)
                     break
 
@@ -62,7 +65,7 @@ class Aliases:
             if not x.flags.c_contiguous:
                 return
             view = self.views[source] = View(source, x.shape, 0, x.strides)
-        offset = view.offset + y.ctypes.data - x.ctypes.data
+        offset = view.offset + address_of(y) - address_of(x)
         self.views[value] = View(view.root, y.shape, offset, y.strides)
 
     def root(self, value: Value) -> Value:

@@ -47,8 +47,9 @@ def outside_value(tape: Tape, array: Any) -> Value | None:
 
 def owner(array: Any) -> Any:
     """Return the array in whose memory ``array`` lies, the outermost one for views of views."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
+    while (base := getattr(array, "base", None)) is not None and (
+            isinstance(base, np.ndarray) or type(base) is type(array)):
+        array = base
     return array
 
 

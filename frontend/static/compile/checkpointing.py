@@ -39,7 +39,7 @@ class Checkpointing:
         backward.inputs = tuple(i for i, v in enumerate(recording.graph.inputs) if v in reads)
         backward.bindings = tuple(
             b for v, b in zip(recording.graph.params, recording.bindings, strict=True) if v in reads)
-        backward.compiled = load(backward.graph, final, (), 0, 0)
+        backward.compiled = load(backward.graph, final, (), 0, 0, place=recording.place)
         return backward
 
     def again(self, saved: Sequence[Value]) -> tuple[tuple[Value, ...], Compiled, tuple[int, ...], Graph]:
@@ -55,7 +55,7 @@ class Checkpointing:
             found = self._copying(made).backward(self.kept)
             assert found is not None
         final, used = found
-        return tuple([v for _, v in made]), load(final, final, (), 0, 0), used, final
+        return tuple([v for _, v in made]), load(final, final, (), 0, 0, place=self.recording.place), used, final
 
     def _copying(self, made: Sequence[tuple[int, Value]]) -> Joint:
         """The forward and, in place of a backward, copies of these outputs of it."""
@@ -73,7 +73,8 @@ def checkpointed_forward(schedule: Schedule, whole: Graph,
     usual = tuple([d and i < schedule.returned for i, d in enumerate(every)])  # stored results get no gradients
     backward = schedule.backward_for(usual if any(usual) else every)
     assert backward is not None
-    before, copy_in = schedule.forward, copied_below(whole)
+    before, place = schedule.forward, schedule.recording.place
+    copy_in = copied_below(whole) if place is None else COPY_BELOW_BYTES
     checkpointing = Checkpointing(schedule, before.plan.graph, ())
     joint = checkpointing.joint(backward)
     kept, text = joint.choose(memory, {"copy_in_below": copy_in, "copy_out_below": COPY_BELOW_BYTES})
@@ -86,4 +87,4 @@ def checkpointed_forward(schedule: Schedule, whole: Graph,
     if kept is None:
         return replace(before, recomputation=text), None
     checkpointing.kept = kept
-    return load(whole, joint.forward(kept), kept, copy_in, COPY_BELOW_BYTES, text), checkpointing
+    return load(whole, joint.forward(kept), kept, copy_in, COPY_BELOW_BYTES, text, place), checkpointing

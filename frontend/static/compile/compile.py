@@ -20,6 +20,7 @@ from ...progress import Work
 from ..collector import without_collector
 from .finished import finished
 from .memory import SPEED, description
+from .place import Place
 from .target import host_target
 
 COPY_BELOW_BYTES = 1 << 15  # bytes: smaller arguments and results are copied where that is faster than passing pointers
@@ -34,15 +35,17 @@ class Compiled:
     """A graph with its executable; ``graph`` is as recorded, ``plan.graph`` as the passes left it.
 
     ``kept`` are the outputs that stay in the frame; ``recomputation`` is a text on recomputation, if there is any.
+    ``place`` is where it runs, None for the host.
     """
 
     graph: Graph
     plan: Plan
     program: Program
-    executable: Executable
+    executable: Any  # an Executable, or that of a place
     seconds: float
     kept: tuple[Value, ...] = ()
     recomputation: str = ""
+    place: Place | None = None
 
     @property
     def outputs(self) -> tuple[Value, ...]:
@@ -70,8 +73,8 @@ def copied_below(graph: Graph) -> int:
 @without_collector()
 def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_BELOW_BYTES,
                   copy_out: int = COPY_BELOW_BYTES, memory: str | float = SPEED, spent: Collection[int] = (),
-                  observer: Observer | None = None) -> Compiled:
-    """Compile ``graph``; the outputs in ``kept`` stay in the frame instead of being returned.
+                  observer: Observer | None = None, place: Place | None = None) -> Compiled:
+    """Compile ``graph`` for the host or for a ``place``; outputs in ``kept`` stay in the frame, not returned.
 
     Inputs below ``copy_in`` bytes are copied into the frame where native code cannot bind them itself, outputs below
     ``copy_out`` bytes out of it; others are passed by pointer. ``memory`` is for graphs that are whole training
@@ -79,6 +82,9 @@ def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_
     ``observer`` sees all passes.
     """
     start = time.perf_counter()
+    if place is not None:
+        with compiling(graph):
+            return place.compile(graph, kept, copy_in, copy_out, memory, spent, observer)
     copy_in = min(copy_in, copied_below(graph))
     passes = PIPELINE if config.winograd else WITHOUT_WINOGRAD
     passes = NESTS_ONLY if config.cpu_codegen == "numba" else passes
@@ -99,8 +105,10 @@ def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_
 
 
 def load(graph: Graph, final: Graph, kept: Sequence[Value], copy_in: int, copy_out: int, about: str = "",
-         ) -> Compiled:
+         place: Place | None = None) -> Compiled:
     """Plan, generate and load ``final``, to which the passes have brought ``graph``; ``kept`` are outputs of it."""
+    if place is not None:
+        return place.load(graph, final, kept, copy_in, copy_out, about)
     start = time.perf_counter()
     planning: dict[str, Any] = {"copy_in_below": copy_in, "copy_out_below": copy_out, "kept": tuple(kept)}
     planned = plan(final, **planning)

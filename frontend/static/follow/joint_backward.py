@@ -22,8 +22,9 @@ from ...graph_walks import gradients_given
 from ...variable import Variable
 from ...variable_node import VariableNode
 from ..compile.compile import compile_graph
+from ..errors import Stale
 from ..mode import may_run
-from ..replay.arguments import Arguments, Stale
+from ..replay.arguments import Arguments
 from ..replay.receiving import receive
 from ..replay.static_call import StaticCall
 from .follow import Tail, TailFunction

@@ -11,22 +11,19 @@ from typing import Any
 import numpy as np
 
 from kusari.ir import TensorType
-from kusari.runtime.frame import RunError
 from kusari.runtime.memory import trim_heap
+from kusari.runtime.python_rows import RunError
 
 from ..arrays.aliasing import View
 from ..arrays.captured import owner
 from ..arrays.overlap import Spans, repeats
 from ..compile.compile import TRIM_ABOVE_BYTES, Compiled
+from ..errors import Stale
 from ..signature import MANY_ARRAYS, Given, unpack
 from ..source import Source
 from ..trace.bindings import StateBinding
 from .bind import CallText, Pointers, Results, params_of
 from .undo import undoing
-
-
-class Stale(Exception):
-    """An array that a schedule is bound to no longer has the type it was traced with."""
 
 
 class Arguments:
@@ -221,6 +218,12 @@ class Arguments:
     def current(self, position: int, arrays: Sequence[Any]) -> Any:
         """Return the array (or token) that output ``position`` was in the run on ``arrays``."""
         return self._results.current(position, arrays)
+
+
+def arguments_of(compiled: Compiled, bindings: Sequence[Any], **options: Any) -> Any:
+    """Return what runs a compiled graph where it is to run: `Arguments`, or their like of another place."""
+    made = Arguments if compiled.place is None else compiled.place.arguments
+    return made(compiled, bindings, **options)
 
 
 class FastPath:

@@ -279,9 +279,9 @@ class Results:
             else:
                 return Kept(frame.array(v))
             return Part(index, offset, v.shape, plan.externals[index].tensor, index >= params)
-        self._results = [result(v) for v in compiled.outputs]
+        self.places = [result(v) for v in compiled.outputs]
         self._inputs = inputs
-        self.owned = list(dict.fromkeys(r.index for r in self._results if isinstance(r, Part) and r.owned))
+        self.owned = list(dict.fromkeys(r.index for r in self.places if isinstance(r, Part) and r.owned))
 
     def own(self, text: CallText) -> None:
         """Append lines that give outputs new arrays where callers hold those of the last call."""
@@ -318,7 +318,7 @@ class Results:
         Results that are one value are arrays of their own. So are results that define-by-run makes anew where the
         passes found that there is nothing to do.
         """
-        result = self._results[j]
+        result = self.places[j]
         if j in roots:
             return roots[j], -1
         if j in self._views:
@@ -345,16 +345,16 @@ class Results:
 
     def outside(self) -> tuple[int, ...]:
         """Return the positions of outputs whose array is an input's or a param's."""
-        return tuple([i for i, r in enumerate(self._results) if isinstance(r, Part) and not r.owned])
+        return tuple([i for i, r in enumerate(self.places) if isinstance(r, Part) and not r.owned])
 
     def kept(self, position: int) -> Any:
         """Return the array that output ``position`` always is in this frame, or None where it differs per call."""
-        result = self._results[position]
+        result = self.places[position]
         return result.array if isinstance(result, Kept) else None
 
     def current(self, position: int, arrays: Sequence[Any]) -> Any:
         """Return the array (or token) that output ``position`` was in the run on ``arrays``."""
-        result = self._results[position]
+        result = self.places[position]
         if isinstance(result, Token):
             return self._frame.tokens[result.value]
         assert isinstance(result, Part)

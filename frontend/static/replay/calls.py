@@ -10,7 +10,7 @@ from kusari.ir import TensorType, Value
 
 from ..room import KEPT_CALLS
 from ..trace.own_functions import Applied, Unforeseen
-from .arguments import Arguments
+from .arguments import arguments_of
 
 if TYPE_CHECKING:
     from .schedule import CompiledBackward, Schedule
@@ -36,7 +36,7 @@ class InFlight:
                 if isinstance(v.type, TensorType):
                     kept = arguments.kept(position)
                     found[v] = arguments.current(position, arrays) if kept is None else kept
-        known = {**dict(schedule.recording.graph.consts), **found}
+        known = {**schedule.recording.constants(), **found}
         for node in schedule.kept.again:
             known.update(zip(node.outputs, node.op.call(node.attrs, *[known[v] for v in node.inputs]), strict=True))
             found.update((v, known[v]) for v in node.outputs)
@@ -45,7 +45,9 @@ class InFlight:
     def parameter_array(self, number: int) -> Any:
         """Return the array that the parameter of binding ``number`` had in the call."""
         now, bound = self.schedule.recording.bindings[number].array(), self.arguments.bound(number)
-        return now if bound is None or not now.flags.carray else bound  # others are bound as copies
+        if bound is None or self.schedule.recording.place is None and not now.flags.carray:
+            return now  # it is bound as a copy
+        return bound
 
     def applied(self, template: Any) -> Applied:
         """Return the application of a function of the user's in the call."""
@@ -60,8 +62,8 @@ class Call(InFlight):
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         recording, outputs = schedule.recording, schedule.outputs
-        self.arguments = Arguments(schedule.forward, recording.bindings, returned=range(len(outputs.values)),
-                                   apart=recording.apart, views=outputs.views)
+        self.arguments = arguments_of(schedule.forward, recording.bindings, returned=range(len(outputs.values)),
+                                      apart=recording.apart, views=outputs.views)
         self.function: Any = None
         self._backwards: dict[tuple[bool, ...], CallBackward] = {}
 
@@ -93,8 +95,9 @@ class Call(InFlight):
         if backward is None:
             backward = self._backwards[given] = self._backward(given)
         if backward.filled:  # gradients that are not there are zero
-            outputs = self.schedule.recording.graph.outputs
-            gys = [np.zeros(outputs[i].shape, outputs[i].tensor.dtype) if i in backward.filled else g
+            outputs, place = self.schedule.recording.graph.outputs, self.schedule.recording.place
+            zeros = np.zeros if place is None else place.zeros
+            gys = [zeros(outputs[i].shape, outputs[i].tensor.dtype) if i in backward.filled else g
                    for i, g in enumerate(gys)]
         try:
             return backward(arrays, gys, results, before)
@@ -147,7 +150,7 @@ class CallBackward:
                 self._current.append(outputs + position)
             at += 1
         self._inputs = list(backward.inputs)  # as they are at the backward, which is what define-by-run reads
-        self._arguments = Arguments(backward.ensure(), backward.bindings, fixed)
+        self._arguments = arguments_of(backward.ensure(), backward.bindings, fixed=fixed)
         # Gradients that are one value, or a seed itself, are returned as arrays of their own.
         self._shared = self._arguments.shared_results()
 

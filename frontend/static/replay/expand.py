@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import traceback
 import weakref
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from ...functions.math.identity import Identity
 from ...graph_walks import unchain_behind
 from ...tape import recording
 from ...variable import Variable
-from ..arrays.overlap import Spans
+from ..arrays.overlap import Spans, address_of, has_address, is_writable
 from ..trace import random_state
 from ..trace.bindings import ParameterBinding
 from ..trace.own_functions import operands
@@ -41,8 +42,8 @@ def expand(call: StaticCall) -> None:
     them, as parameters may have changed since.
     """
     recorded = call.call.schedule.recording
-    kept = {b.array().ctypes.data: (b.array(), b.array().copy()) for b in recorded.bindings
-            if not isinstance(b, ParameterBinding) and isinstance(b.array(), np.ndarray)}
+    kept = {address_of(a): (a, a.copy()) for b in recorded.bindings
+            if not isinstance(b, ParameterBinding) and has_address(a := b.array())}
     now = random_state.complete() if call.state is not None else None
     hooks = _tape.own_hooks()
     if hooks:  # they have seen the call, or were not there
@@ -51,7 +52,8 @@ def expand(call: StaticCall) -> None:
         if call.state is not None:
             random_state.put(call.state)
         with (recording(None), using_config("enable_backprop", True), using_config("debug", False),
-              using_config("type_check", False), np.errstate(all="ignore")):
+              using_config("type_check", False), np.errstate(all="ignore"),
+              nullcontext() if recorded.place is None else recorded.place.other_draws()):
             _Expansion(call).run()
     finally:
         if hooks:
@@ -59,7 +61,7 @@ def expand(call: StaticCall) -> None:
         if now is not None:
             random_state.put(now)
         for array, before in kept.values():
-            if array.flags.writeable:
+            if is_writable(array):
                 array[...] = before
     call.inputs = None  # type: ignore[assignment]  # it is not part of the graph any more
     call.outputs = None
@@ -90,7 +92,7 @@ class _Expansion:
                 self.env[value], before[value] = binding.parameter, call.call.parameter_array(i)
             else:
                 self.env[value] = Variable(binding.array(), requires_grad=False)
-        self.env.update((v, Variable(a, requires_grad=False)) for v, a in graph.consts)
+        self.env.update((v, Variable(a, requires_grad=False)) for v, a in recorded.constants().items())
         for value, node in zip(schedule.wanted, call.inputs or (), strict=True):
             self.env[value] = node.get_variable()
         # The places of results in the graph, as far as they are still referenced.
@@ -183,7 +185,7 @@ class _Expansion:
         if value in self.held:
             _put(y, self.held[value])
         elif content is not None and not self.given.touch(y._array):
-            if y._array.flags.writeable:
+            if is_writable(y._array):
                 y._array[...] = content
             else:  # one element in many places
                 _put(y, content.copy())

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...configuration import config
 from ...variable import Variable
+from ..errors import Stale
 from ..mode import Mode
 from ..signature import ArrayTypes, Given, unpack
 from ..source import Source
 from ..trees import MISS
-from .arguments import FastPath, Stale
+from .arguments import FastPath
 
 if TYPE_CHECKING:
     from .schedule import Schedule

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kusari.ir import Graph, Node, Trait, Value
+from kusari.ir import Builder, Graph, Node, Trait, Value
 from kusari.passes import Kept, choose_kept
 
 from ...configuration import config
@@ -25,7 +25,7 @@ from ..trace.bindings import ParameterBinding
 from ..trace.python_nodes import OPAQUE_GRADIENT, STATIC_CODE
 from ..trace.recording import Recording
 from ..trees import ARRAY, VARIABLE, array_of, leaf_kinds, unflatten
-from .arguments import Arguments
+from .arguments import arguments_of
 from .calls import Call
 from .ranks import Ranks
 from .static_call import StaticCall
@@ -65,7 +65,8 @@ class Schedule:
         if full is not None:
             self.kept = self._choose_kept(full)
             self.saved = self.kept.saved
-            self.saved += tuple(v for n in graph.nodes if n.op is STATIC_CODE for v in n.outputs if v not in self.saved)
+            repeated = [n for n in graph.nodes if n.op is STATIC_CODE or recording.place is not None and _draws(n)]
+            self.saved += tuple(v for n in repeated for v in n.outputs if v not in self.saved)
         whole = Graph(graph.name, graph.inputs, graph.params, graph.consts, graph.nodes + self.kept.copies,
                       outputs.values + self.saved)
         self.forward: Any = self._compile(whole)
@@ -120,7 +121,7 @@ class Schedule:
 
     def _compile(self, whole: Graph) -> Any:
         """Compile the forward."""
-        return compile_graph(whole, self.saved)
+        return compile_graph(whole, self.saved, place=self.recording.place)
 
     def _state_reader(self) -> Any:
         """Return a reader of NumPy's random state, as far as recorded functions depend on it; None if they do not."""
@@ -185,7 +186,7 @@ class Schedule:
         graph, bindings = self.recording.graph, self.recording.bindings
         given = dict(zip(graph.inputs, arrays, strict=True))
         own = {v: b for v, b in zip(graph.params, bindings, strict=True)}
-        run = Arguments(compiled, [own[v] for v in final.params]).run
+        run = arguments_of(compiled, [own[v] for v in final.params]).run
         return dict(zip(values, run([*kept, *[given[v] for v in final.inputs[len(kept):]]]), strict=True))
 
     @property
@@ -198,7 +199,8 @@ class Schedule:
         """The gradient of one that a backward starts with: the same array every time, never written to."""
         one = self._one
         if one is None or one.shape != like.shape or one.dtype != like.dtype:
-            one = self._one = np.ones_like(like)
+            place = self.recording.place
+            one = self._one = np.ones_like(like) if place is None else place.ones(like.shape, like.dtype)
         return one
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
@@ -321,6 +323,15 @@ class Schedule:
         return own if self.tail is None else own + self.tail.nbytes
 
 
+def _draws(node: Node) -> bool:
+    """Whether a function draws random numbers."""
+    if node.op.lower is None:
+        return False
+    b = Builder()
+    node.op.lower(b, node.attrs, *node.inputs)
+    return any(n.op.traits & Trait.RANDOM for n in b.nodes)
+
+
 def _continued(again: Sequence[Node], backward: Backward) -> tuple[Node, ...]:
     """Return the nodes of ``backward`` behind those of ``again`` on which they depend."""
     wanted = {v for n in backward.nodes for v in n.inputs}
@@ -363,4 +374,4 @@ class CompiledBackward:
         return self.compiled
 
     def _compile(self) -> Any:
-        return compile_graph(self.graph, copy_in=0, copy_out=0)
+        return compile_graph(self.graph, copy_in=0, copy_out=0, place=self.recording.place)

@@ -6,7 +6,7 @@ from typing import Any
 
 from kusari.codegen.native import UNIFORM
 from kusari.ir import External, Trait
-from kusari.runtime.frame import RunError
+from kusari.runtime.python_rows import RunError
 
 from ..compile.compile import Compiled
 from ..trace import random_state

@@ -14,8 +14,7 @@ from kusari.ir import SCALAR, Arg, Symbol
 from ...hyperparameter import Hyperparameter
 from ...link.walk import all_params
 from ...update_rule import UpdateRule
-from ..errors import NotCompilable
-from ..replay.arguments import Stale
+from ..errors import NotCompilable, Stale
 from ..source import Source
 from .stated import ReadHyperparameters, Stated, StatedHyperparameters, asked, state
 from .taken_over import Conditions, is_ours, write_guarded

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kusari.ir import Builder, External, Graph, Trait, Value, tensor_type
-from kusari.runtime.frame import RunError
+from kusari.runtime.python_rows import LateIndexError, RunError
 
 from ...configuration import config
 from ...epochs import Scaled
 from ...variable import Variable
 from ..arrays.overlap import Spans
 from ..compile.compile import compile_graph
-from ..errors import NotCompilable, Refused
+from ..compile.place import lies_in
+from ..errors import NotCompilable, Refused, Stale
 from ..gradients.differentiate import differentiate, wanted_values
 from ..guards.check import Checks
 from ..mode import may_run
-from ..replay.arguments import Arguments, Stale
+from ..replay.arguments import arguments_of
 from ..replay.bind import ALONE
 from ..replay.receiving import clearing, giving, receive
 from ..replay.schedule_cache import MAX_SCHEDULES, ScheduleCache
@@ -62,12 +63,16 @@ class Step:
             raise Refused(str(error)) from error
         self.program = program
         self._reducer = optimizer._reducer
+        if any(p._array is not None and not lies_in(p._array, recording.place) for p in program.members):
+            raise NotCompilable("parameters and arguments lie on several devices")
+        if self._reducer is not None and recording.place is not None:
+            raise NotCompilable("gradients on a card are means over several processes")
         if self._reducer is not None and self.plain:
             raise NotCompilable("gradients are means over several processes")
         self._may_fail = False
         self._places: Sequence[int] = ()  # of gradients in the frame, -1 for those written before Python has run
         self.in_parts = 0  # steps that were made in parts, as gradients went on behind an argument or a state
-        self.parameters = [p for p in program.params if isinstance(p._array, np.ndarray)]
+        self.parameters = [p for p in program.params if lies_in(p._array, recording.place)]
         self._require_possible()
         self._given = self.parameters  # which get their gradients
         self._clear, self._give = clearing(program.params), giving(self._given)
@@ -95,7 +100,7 @@ class Step:
         if program.hooks and len(self.parameters) < len(program.params):
             raise NotCompilable("a parameter has no array in this memory")
         spans = Spans(p._array for p in self.parameters)
-        if any(isinstance(b, ArrayBinding) and isinstance(b.buffer, np.ndarray) and spans.touch(b.buffer)
+        if any(isinstance(b, ArrayBinding) and spans.touch(b.buffer)
                for b in recording.bindings):
             raise NotCompilable("an array that functions read shares memory with a parameter")
 
@@ -193,7 +198,8 @@ class Step:
             updated = {id(p) for p in self.program.members}
             spent = tuple([base + i for i, p in enumerate(self.parameters) if id(p) in updated])
             self._given = [p for p in self.parameters if id(p) not in updated]
-        compiled = compile_graph(whole, (*kept, *flags), copy_out=0, memory=self.memory, spent=spent)
+        compiled = compile_graph(whole, (*kept, *flags), copy_out=0, memory=self.memory, spent=spent,
+                                 place=self.recording.place)
         self._may_fail = any(map(_may_fail, compiled.program.instructions))
         if self._may_fail:
             places = _places(compiled, base, len(self._given))
@@ -203,9 +209,9 @@ class Step:
             self._clear()  # before the frame is made, which gives back to the system what is free
         returned = [*range(first), *range(base, len(whole.outputs) - len(spent))]
 
-        def arguments() -> Arguments:
-            made = Arguments(compiled, bindings, returned=returned, apart=self.recording.apart,
-                             views={} if self.results is None else self.results.outputs.views, ready=self._clear)
+        def arguments() -> Any:
+            made = arguments_of(compiled, bindings, returned=returned, apart=self.recording.apart,
+                                views={} if self.results is None else self.results.outputs.views, ready=self._clear)
             # Gradients that are an argument or a parameter itself are returned as arrays of their own.
             least = 0 if self.gives_loss else base
             self._shared = [returned.index(i) for i in made.shared_results() if i >= least]
@@ -231,8 +237,12 @@ class Step:
             self._compile_anew()
         arrays = [x._array if isinstance(x := leaves[i], Variable) else x for i in self._inputs]
         results = self.results
-        call = None if results is None else results.call()
-        arguments = call.arguments if call is not None else self._free.pop() if self._free else self._arguments()
+        try:  # there may be no memory left
+            call = None if results is None else results.call()
+            arguments = call.arguments if call is not None else self._free.pop() if self._free else self._arguments()
+        except BaseException:
+            program.retreat()
+            raise
         state = None if results is None else results.state()
         found = self._run(arguments, arrays)
         flags = _flags(arguments, self._flags, arrays) if self._flags else ()
@@ -280,8 +290,10 @@ class Step:
                        p._grad_var) for p, k in zip(self.parameters, self._places, strict=True)]
         try:
             return arguments.run(arrays + self.program.hyper_arrays())
-        except BaseException:
+        except BaseException as error:
             self.program.retreat()
+            if isinstance(error, LateIndexError):  # the step before has changed nothing either
+                self.program.retreat()
             failed = arguments.frame.failed
             if failed is not None and failed.op is not OPAQUE_GRADIENT:  # gradients are cleared after the forward
                 for p, grad, grad_var in before:
@@ -395,7 +407,7 @@ def run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], a
 def step_of(optimizer: Any, function: StaticFunction, cache: ScheduleCache, recording: Recording,
             kind: type[Step] | None = None) -> Step | None:
     """Return the step of an optimizer for a recording of its loss function, made now if it is new; None without one."""
-    made_by: Any = kind or function.step_class()
+    made_by: Any = kind or (function.step_class() if recording.place is None else Step)
     place = id(recording), made_by.gives_loss
     steps: Steps = optimizer.__dict__.get("_steps") or optimizer.__dict__.setdefault("_steps", Steps())
     known = steps.by_loss.get(place)

@@ -16,13 +16,15 @@ import numpy as np
 from kusari.ir import PRIMITIVES, SCALAR, Arg, Builder, Expr, Graph, Symbol, Value, tensor_type
 from kusari.ir.symbol import cast, expr_of
 
+from ...backends.cuda import is_cupy_array
 from ...epochs import Scaled
 from ...link.walk import all_params
 from ...update_rule import UpdateRule
-from ..arrays.overlap import Spans
+from ..arrays.overlap import Spans, has_address
 from ..compile.compile import SCALAR_BYTES, compile_graph
-from ..errors import NotCompilable
-from ..replay.arguments import Arguments, Stale
+from ..compile.place import Place
+from ..errors import NotCompilable, Stale
+from ..replay.arguments import Arguments, arguments_of
 from ..trace.bindings import ParameterBinding
 from .loss_scaling import Scaling, emit_finite, settle
 from .patience import Patience
@@ -58,13 +60,14 @@ class UpdateProgram:
         self.idle = [p for p in self.params if not (p.update_rule is not None and p.update_rule.enabled)]
         if len({id(p) for p in self.members}) < len(self.members):
             raise NotCompilable("a parameter stands in two places")
+        self.place = None if anywhere else _place_of([p._array for p in self.members])
         for p in self.members:
             self._join(p)
         self.stated = {id(hook): self._stated(hook) for hook in self.hooks}
         for group in self.groups:
             group.try_out()
         self._clocks = clocks(optimizer, self.groups)
-        if not Spans(a for p in self.members if isinstance(a := p._array, np.ndarray)).disjoint:
+        if not Spans(a for p in self.members if has_address(a := p._array)).disjoint:
             raise NotCompilable("parameters share memory")
         # Whether hooks are part of it: those change the gradients in place.
         self.changes_gradients = bool(self.hooks) or self.scaling is not None or any(
@@ -86,7 +89,7 @@ class UpdateProgram:
         stated = StatedHook(hook, self.scaling is not None)
         name = hook.name
         if getattr(hook, "needs_noise", False):
-            if self.plain:
+            if self.plain or self.place is not None:
                 raise NotCompilable(f"the hook {name!r} draws random numbers")
             if any(p.update_rule is None for p in self.params):
                 raise NotCompilable(f"the hook {name!r} needs the rule of a parameter that has none")
@@ -104,9 +107,8 @@ class UpdateProgram:
         if p._array is None:
             raise NotCompilable("a parameter has no array yet")
         dtype = p._array.dtype
-        if dtype.kind != "f" or self.plain and dtype.itemsize < 4 or not (
-                self.anywhere or isinstance(p._array, np.ndarray)):
-            raise NotCompilable("a parameter is not a float32 or float64 array" + " on the CPU" * (not self.anywhere))
+        if dtype.kind != "f" or self.plain and dtype.itemsize < 4 or not (self.anywhere or has_address(p._array)):
+            raise NotCompilable("a parameter is not a float32 or float64 array")
         wide = rule._use_fp32_update and dtype == np.float16
         if dtype == np.float16 and not wide and rule.computes_in_float32 \
                 and type(rule).update_core_cpu is not UpdateRule.update_core_cpu:
@@ -366,6 +368,17 @@ class UpdateProgram:
         return b.map(expr_of(found), grad, param if norm is None else norm, *(v for _, v in more), *further)
 
 
+def _place_of(arrays: Sequence[Any]) -> Place | None:
+    """Return the card on which all arrays lie, None for the host; raises where they lie on several devices."""
+    devices = {a.device.id if is_cupy_array(a) else None for a in arrays if a is not None}
+    if len(devices) > 1:
+        raise NotCompilable("parameters lie on several devices")
+    if devices <= {None}:
+        return None
+    from ..card.place import card
+    return card(devices.pop())
+
+
 def _start(b: Builder, wide: Value, narrow: Value) -> Value:
     """Append the start of an update: the float32 copy, or the parameter where that has been changed since."""
     changed = b.call("not_equal", b.cast(wide, narrow.tensor.dtype), narrow)
@@ -426,6 +439,9 @@ class CompiledUpdate:
             self._outdated = True
             program.retreat()
             return False
+        except (MemoryError, IndexError):  # of a card: nothing has been updated
+            program.retreat()
+            raise
         if program.scaling is not None and not program.scaling.dynamic:
             program.optimizer._gradients_are_finite = True
         if program.flags:
@@ -452,8 +468,8 @@ class CompiledUpdate:
         graph = Graph("update", (*hyper, *inputs), (*values, *(v for v, _ in states)), (), tuple(b.nodes),
                       program.flags)
         bindings += [s for _, s in states]
-        found = self._arguments = Arguments(compile_graph(graph, copy_in=SCALAR_BYTES), bindings)
-        return found
+        made = self._arguments = arguments_of(compile_graph(graph, copy_in=SCALAR_BYTES, place=program.place), bindings)
+        return made
 
 
 def compiled_update(optimizer: Any) -> CompiledUpdate | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kusari.ir import PRIMITIVES, Graph, Node, Op, Trait, Value
-from kusari.runtime.frame import RunError
+from kusari.runtime.python_rows import RunError
 
 from ... import functions as F
 from ...variable import Variable

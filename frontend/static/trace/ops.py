@@ -5,14 +5,13 @@ import copy
 import functools
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from kusari.ir import Op, Trait, Value, attrs_key
 
 from ...configuration import using_config
 from ...elementwise import Elementwise
 from ...function_node import FunctionNode
 from ...variable import Variable
+from ..arrays.overlap import has_address
 from .own_functions import apply_own, owners, template
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def _holds_array(x: Any) -> bool:
         return any(map(_holds_array, x))
     if isinstance(x, dict):
         return any(map(_holds_array, x.values()))
-    return isinstance(x, (Variable, np.ndarray))
+    return isinstance(x, Variable) or has_address(x)
 
 
 def is_opaque(function: FunctionNode) -> bool:
@@ -105,6 +104,7 @@ def _call(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
 
 
 def _lower(b: Any, attrs: Any, *values: Any) -> tuple[Any, ...]:
+    b.on_card = "on_card" in attrs
     return attrs["function"].lower(b, *values)
 
 

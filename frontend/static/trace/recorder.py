@@ -26,7 +26,7 @@ from ..arrays.aliasing import Aliases
 from ..arrays.captured import outside_value, owner
 from ..arrays.constants import Constants
 from ..arrays.detached import Detached
-from ..arrays.overlap import Spans
+from ..arrays.overlap import Spans, has_address
 from ..arrays.written import Written
 from ..computed_numbers import Reader, numbers_in, settled
 from ..guards.guard import Entry, type_of
@@ -140,6 +140,7 @@ class Tape:
         else:
             op = op_of(template)
             attrs = {"function": template, **static_attributes(template), **self.constants.attributes(op, inputs)}
+            attrs.update({"on_card": True} if type(outputs[0]._array) is not np.ndarray else ())
             if held:
                 attrs["held"] = tuple(held)
             self.append(op, (*values, *held.values()), outputs, attrs)
@@ -287,12 +288,12 @@ class Tape:
         array = entries_of(link).get(name)
         if hasattr(array, "dtype") and getattr(array, "shape", None) is not None and id(array) not in self._states:
             self._states[id(array)] = StateBinding(link, name)
-            if issubclass(type(array), np.ndarray) and self.observation is not None and Spans(
-                    a for x in self._leaves if isinstance(a := array_of(x), np.ndarray)).touch(array):
+            given = [a for x in self._leaves if has_address(a := array_of(x))]
+            if self.observation is not None and has_address(array) and Spans(given).touch(array):
                 self.note("an argument shares memory with a persistent array of a link; pass a copy",
                           self.observation.where)
             self._keep.append(array)
-            if issubclass(type(array), np.ndarray):
+            if has_address(array):
                 self.contents.add(array, f"{type(link).__name__}.{name}")
 
     # -- parts of recording ------------------------------------------------------------------------------
@@ -372,7 +373,7 @@ class Tape:
 
     def shares_parameter(self, array: Any) -> bool:
         """Whether an array is such a one, or a view of it."""
-        return type(array) is np.ndarray and any(owner(array) is owner(x) for x in self._taken.values())
+        return has_address(array) and any(owner(array) is owner(x) for x in self._taken.values())
 
     def bind(self, array: Any, binding: Binding, hint: str) -> Value:
         """Map ``array`` to a new value that is bound to an outside object."""
@@ -386,14 +387,14 @@ class Tape:
 
     def states(self) -> list[Any]:
         """Return the persistent arrays."""
-        return [a for b in self._states.values() if type(a := b.array()) is np.ndarray]
+        return [a for b in self._states.values() if has_address(a := b.array())]
 
     def given_arrays(self) -> list[Any]:
         """Return the arrays that are arguments, or that functions and optimizers may write."""
         states = [b.array() for b in self._states.values()]
         parameters = [p._array for p in self._keep if issubclass(type(p), Parameter)]
         return [a for a in (*self._keep, *states, *parameters)
-                if issubclass(type(a), np.ndarray) and id(a) not in self.outside]
+                if has_address(a) and id(a) not in self.outside]
 
     def bind_outside(self, array: Any) -> None:
         """Let replays read ``array`` itself, which guards find where it is now."""

@@ -3,22 +3,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kusari.ir import Graph, Value
 
+from ...backends.cuda import is_cupy_array
 from ...parameter import Parameter
 from ...tape import recording
 from ...variable import Variable
 from ..arrays.aliasing import Aliases
-from ..arrays.overlap import Spans
+from ..arrays.overlap import Spans, has_address
 from ..guards.check import Checks
 from ..trees import ARRAY, VARIABLE, array_of, flatten
 from .bindings import Binding, ParameterBinding
 from .observation import Observation
 from .recorder import Fault, Tape
+
+if TYPE_CHECKING:
+    from ..compile.place import Place
 
 
 class NotStatic(Exception):
@@ -64,6 +68,7 @@ class Recording:
     same: dict[int, int] = field(default_factory=dict)  # outputs that are the very object that an earlier one is
     variables: tuple[bool, ...] = ()  # which leaves are Variables
     aliases: Aliases = field(default_factory=Aliases)
+    place: Place | None = None  # where its arrays lie, if not in the memory of the host
     is_tentative: bool = False  # whether another trace has to find the same numbers before it is compiled
 
     schedule = fault = None  # as an entry of a cache of schedules: traced, not compiled yet, without frames
@@ -87,6 +92,11 @@ class Recording:
         """The params that are Parameters, with them, in order of first use."""
         return [(v, b.parameter) for v, b in zip(self.graph.params, self.bindings, strict=True)
                 if isinstance(b, ParameterBinding)]
+
+    def constants(self) -> dict[Value, Any]:
+        """The constants of the graph, which are NumPy's arrays there, where the others are."""
+        place = self.place
+        return {v: a if place is None else place.send(a) for v, a in self.graph.consts}
 
     def first_leaves(self) -> dict[Value, int]:
         """Map each value of a leaf to the number of the leaf, the first one where a value stands for several."""
@@ -118,8 +128,12 @@ def begin(leaves: list[Any]) -> tuple[Tape, tuple[Value, ...]]:
     return tape, tuple(inputs)
 
 
-def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], result: Any) -> Recording:
-    """Return the recording of a call that returned ``result``; raises ``NotStatic``, or ``TryAgain``."""
+def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], result: Any,
+           card: Callable[[int], Place] | None = None) -> Recording:
+    """Return the recording of a call that returned ``result``; raises ``NotStatic``, or ``TryAgain``.
+
+    ``card`` gives the place that the card with a number is; without it there is none.
+    """
     out_leaves: list[Any] = []
     observation = tape.observation
     containers: dict[int, Any] = {}
@@ -134,7 +148,9 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     leaves = [*leaves, *(variable for _, variable, _ in tape.carried.values())]
     states = tuple((entry.holder, entry.key) for _, _, entry in tape.carried.values())
     distinct = tuple(dict.fromkeys(inputs))
-    graph = Graph(name, distinct, tuple(tape.bindings), tuple(tape.consts), tuple(tape.nodes), outputs)
+    place = _place(tape, leaves, out_leaves, card)
+    consts = tuple([(v, a.get() if is_cupy_array(a) else a) for v, a in tape.consts])
+    graph = Graph(name, distinct, tuple(tape.bindings), consts, tuple(tape.nodes), outputs)
     detached = tape.detached()
     first: dict[int, int] = {}
     same = {i: j for i, v in enumerate(out_leaves) if (j := first.setdefault(id(v), i)) != i}
@@ -148,7 +164,20 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
                      tuple(map(_may_have_gradient, leaves)), tuple(asking), detached, checks,
                      "unknown" if observation is None else observation.where, states, tape.draws,
                      _apart(tape, leaves, out_leaves), same, tuple(isinstance(v, Variable) for v in leaves),
-                     tape.aliases, tape.checks > 0)
+                     tape.aliases, place, tape.checks > 0)
+
+
+def _place(tape: Tape, leaves: list[Any], out_leaves: list[Any],
+           card: Callable[[int], Place] | None) -> Place | None:
+    """Return the card on which all arrays of the call lie; raises ``NotStatic`` where some lie elsewhere."""
+    arrays = [*map(array_of, leaves), *(b.array() for b in tape.bindings.values()), *map(array_of, out_leaves)]
+    devices = {a.device.id for a in arrays if is_cupy_array(a)}
+    if not devices or card is None:
+        return None
+    where = "unknown" if tape.observation is None else tape.observation.where
+    if len(devices) > 1 or any(isinstance(a, np.ndarray) for a in arrays):
+        raise NotStatic(Fault("arrays of several devices, or of the host and a card, are in one call", where))
+    return card(devices.pop())
 
 
 def _may_have_gradient(leaf: Any) -> bool:
@@ -158,9 +187,9 @@ def _may_have_gradient(leaf: Any) -> bool:
 def _apart(tape: Tape, leaves: list[Any], out_leaves: list[Any]) -> frozenset[int]:
     """Return the numbers of the outputs that share no memory with the arguments and bound arrays."""
     given = [*map(array_of, leaves), *(b.array() for b in tape.bindings.values())]
-    spans = Spans(a for a in given if isinstance(a, np.ndarray))
+    spans = Spans(a for a in given if has_address(a))
     return frozenset(i for i, a in enumerate(map(array_of, out_leaves))
-                     if isinstance(a, np.ndarray) and not spans.touch(a))
+                     if has_address(a) and not spans.touch(a))
 
 
 def _settled(spec: Any, tape: Tape, observation: Observation, out_leaves: list[Any], containers: dict[int, Any]) -> Any:

@@ -14,6 +14,7 @@ from ..compile.memory import report as report_memory
 from ..guards.guard import MISSING
 from ..replay.schedule_cache import OFTEN_CALLS, CacheEntry, ScheduleCache
 from ..trace.recording import Recording
+from . import cards
 from .signature_text import mode_and_arguments
 from .summary import expensive, in_parts, signatures, uncompiled
 
@@ -173,8 +174,11 @@ def _compiled(compiled: Compiled, what: str) -> Iterator[Section]:
         in_arena = sum(isinstance(s, Arena) for s in plan.slots.values())
         bound = f"{len(plan.externals)} buffers bound per call"
         yield Section(2, "plan", (f"{plan.describe()}; {in_arena} values in the arena, {bound}",))
+        if compiled.place is not None:
+            yield Section(2, "on the card", tuple(cards.plan(compiled)))
         yield Section(2, "memory", tuple(report_memory(compiled)))
-        lines = [f"{report.instructions} instructions ({report.python_instructions} of Python), "
+        lines = [cards.line(compiled) if compiled.place is not None else
+                 f"{report.instructions} instructions ({report.python_instructions} of Python), "
                  f"{report.kernels} kernels, {report.threads} thread{'s' * (report.threads > 1)}; compiled in "
                  f"{compiled.seconds * 1e3:.1f} ms ({report.cached} of {report.cached + report.compiled} kernels from "
                  "the disk cache)"]

@@ -11,6 +11,7 @@ from ...explanation import Section, Table
 from ..compile.memory import megabytes, peak_of
 from ..replay.schedule_cache import CacheEntry, ScheduleCache
 from ..step.reduction import under_way
+from . import cards
 from .roof import bandwidth, peak
 from .signature_text import MOST_ITEMS, mode_and_arguments
 
@@ -96,13 +97,19 @@ def _few(lines: list[str]) -> list[str]:
 def _program(compiled: Compiled) -> list[str]:
     """Return lines on one compiled graph."""
     report = compiled.executable.report
+    if compiled.place is not None:
+        first = cards.line(compiled)
+        return [first, *[compiled.recomputation] * bool(compiled.recomputation), *_few(_python(compiled))]
     launches = report.instructions - report.python_instructions
     python = f" and {report.python_instructions} of Python" if report.python_instructions else ""
     line = (f"compiled: {compiled.graph.name}, {launches} native rows{python} "
             f"on {report.threads} thread{'s' * (report.threads > 1)}, peak of one call {megabytes(peak_of(compiled))}")
-    python = [f"run by Python: {row.node.op.name}{f' at {row.node.where}' if row.node.where else ''}"
-              for row in compiled.program.instructions if row.kernel is None]
-    return [line, *[compiled.recomputation] * bool(compiled.recomputation), *_few(python)]
+    return [line, *[compiled.recomputation] * bool(compiled.recomputation), *_few(_python(compiled))]
+
+
+def _python(compiled: Compiled) -> list[str]:
+    return [f"run by Python: {row.node.op.name}{f' at {row.node.where}' if row.node.where else ''}"
+            for row in compiled.program.instructions if row.kernel is None]
 
 
 def expensive(programs: Sequence[Compiled]) -> list[Section]:
@@ -116,6 +123,10 @@ def expensive(programs: Sequence[Compiled]) -> list[Section]:
     exponentials stays far below the roof, one by Winograd's algorithm may seem to reach above it.
     """
     groups: dict[tuple[str, str], list[Measured]] = {}
+    on_cards = [compiled for compiled in programs if compiled.place is not None]
+    if on_cards:
+        host = [compiled for compiled in programs if compiled.place is None]
+        return [*(expensive(host) if host else ()), *cards.expensive(on_cards)]
     for compiled in programs:
         for row in compiled.executable.measure():
             groups.setdefault((compiled.graph.name, row.kernel.symbol), []).append(row)

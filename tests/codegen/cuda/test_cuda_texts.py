@@ -16,6 +16,7 @@ from kusari.codegen.cuda.contraction.conv import conv_kernel
 from kusari.codegen.cuda.contraction.gemm import gemm_kernel
 from kusari.codegen.cuda.nest.kernels import nest_kernels
 from kusari.codegen.cuda.scalar.elementwise import elementwise_text
+from kusari.codegen.cuda.text.guard import guarded, noting
 from kusari.codegen.cuda.text.kernel import KernelText
 from kusari.codegen.cuda.text.types import storage_name, stored
 from kusari.ir import SCALARS, Arg, Call, DType, Expr, Kernel, Lit
@@ -30,6 +31,25 @@ F32 = np.dtype("float32")
 def test_nvrtc_compiles_every_kernel(name: str, architecture: str) -> None:
     for kernel in SAMPLES[name]().kernels:
         assert f".visible .entry {kernel.symbol}(" in nvrtc().compile(kernel.text, architecture)
+
+
+def test_guarded_kernels_compile_and_do_nothing_once_a_gather_has_failed() -> None:
+    for name in SAMPLES:
+        for kernel in SAMPLES[name]().kernels:
+            nvrtc().compile(guarded(kernel, 3), "compute_90")
+    nvrtc().compile(noting(3).text, "compute_90")
+    kernel, = SAMPLES["gelu"]().kernels
+    failed = np.zeros(6, np.int64)
+    x = np.ones(1 << 14, np.float32)
+    for index, writes in ((None, True), (5, False), (4, True)):  # a 1 stands behind each index
+        failed[:] = 0
+        if index is not None:
+            failed[index] = 1
+        y = np.zeros_like(x)
+        launched = Kernel("cuda", kernel.symbol, guarded(kernel, 3), blocks=kernel.facts.blocks,
+                          threads=kernel.facts.threads)
+        the_card().run(launched, [x, y, failed])
+        assert bool(y.any()) == writes
 
 
 @pytest.mark.parametrize("name, instructions", [

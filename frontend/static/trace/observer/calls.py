@@ -14,6 +14,7 @@ from ....link.namespace import entries_of
 from ....link_hook import call_with_hooks
 from ....tape import current, static_function
 from ....variable import Variable
+from ...arrays import cards
 from ...computed_numbers import ComputedNumber, settled
 from ...guards import guard as guards
 from ...guards.guard import MISSING, is_plain
@@ -42,6 +43,8 @@ _LRU_CACHE = type(functools.lru_cache(len))
 def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call anything, observed."""
     kind = type(f)
+    if cards.is_of_cupy(f):
+        return cards.called(k.observation.tape, f, args, kwargs)
     if kind is types.FunctionType:
         return python(k, f, args, kwargs)
     if kind is types.MethodType:
@@ -52,6 +55,8 @@ def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         if f.keywords:
             k.observation.items(f.keywords, "the keywords of a partial")
         return call(k, f.func, (*f.args, *args), {**f.keywords, **kwargs})
+    if args and (issubclass(kind, type) or kind in C_FUNCTIONS):
+        cards.refuses(k.observation.tape, f, args)
     if issubclass(kind, type):
         return builtin_classes.construct(k, f, args, kwargs)
     if operations.is_function(f):

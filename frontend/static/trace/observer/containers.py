@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....variable import Variable
+from ...arrays import cards
 from ...computed_numbers import ComputedNumber, settled
 from ...guards.guard import MISSING, shown
 from ..effects import store
@@ -83,6 +84,8 @@ def made(k: Observer, result: Any) -> Any:
 def read(k: Observer, x: Any, key: Any) -> Any:
     """Return ``x[key]``, observed."""
     kind = type(x)
+    if cards.reads(k.observation.tape, "an index", x):
+        return x[key]
     if type(key) not in (int, slice, bool) and kind in (list, tuple, str, bytes, range):
         index = lookup.find(k, type(key), "__index__")
         if isinstance(index, types.FunctionType):
@@ -185,7 +188,7 @@ def write(k: Observer, x: Any, key: Any, value: Any) -> None:
     deletes = value is MISSING
     follows = issubclass(kind, np.ndarray) or kind in (dict, list) and o.is_fresh(x) and type(key) is not slice
     value = value if follows else settled(value, "a store")
-    if o.off:
+    if o.off or cards.reads(o.tape, "an assignment to items", x):
         _native(x, key, value)
     elif issubclass(kind, np.ndarray):
         operations.set_item(k, x, key, value)
@@ -256,6 +259,8 @@ def iterate(k: Observer, x: Any) -> Iterable[Any]:
     kind = type(x)
     if kind in (tuple, str, bytes, range, frozenset):
         return x
+    if cards.reads(o.tape, "iteration", x):
+        return x
     if issubclass(type(x), np.ndarray):
         return operations.iterate(k, x)
     if issubclass(type(x), Variable):
@@ -321,7 +326,7 @@ def contains(k: Observer, x: Any, item: Any) -> bool:
     """Return whether ``item in x``, observed."""
     o = k.observation
     kind = type(x)
-    if kind in (str, bytes, range):
+    if kind in (str, bytes, range) or cards.reads(o.tape, "the operator in", x, item):
         return item in x
     if issubclass(kind, type({}.keys())):
         iterate(k, x)
@@ -364,6 +369,8 @@ def look_at_items(k: Observer, x: Any) -> None:
 def length(k: Observer, x: Any) -> int:
     """Return ``len(x)``, observed."""
     kind = type(x)
+    if cards.is_cupy_array(x):
+        return len(x)
     own = lookup.find(k, kind, "__len__")
     if isinstance(own, types.FunctionType) and not issubclass(type(x), Variable):
         return k.call(own, x)
@@ -378,6 +385,8 @@ def truth(k: Observer, x: Any) -> bool:
     o = k.observation
     kind = type(x)
     if o.off or kind in _SCALARS or isinstance(x, (tuple, frozenset, np.generic)):
+        return bool(x)
+    if cards.reads(o.tape, "bool()", x):
         return bool(x)
     if issubclass(type(x), np.ndarray):
         return operations.look(k, bool, x, "__bool__()")

@@ -21,6 +21,7 @@ from ....link.namespace import Attributed, entries_of
 from ....link.walk import WatchedModule
 from ....parameter import Parameter
 from ....variable import Variable
+from ...arrays import cards
 from ...computed_numbers import settled
 from ...guards.guard import MISSING
 from ..observation import Observation, is_ours
@@ -51,12 +52,21 @@ def reader_of(kind: type) -> Callable[[Observer, Any, str], Any]:
     """Return the function that reads attributes of objects of a class."""
     if kind in _PLAIN:
         return _of_plain
+    if kind.__module__.partition(".")[0] == "cupy" and hasattr(kind, "__cuda_array_interface__"):
+        return _of_card
     if kind is super:
         return _of_super
     return next((reader for base, reader in _READERS if issubclass(kind, base)), _of_instance)
 
 
 def _of_plain(k: Observer, x: Any, name: str) -> Any:
+    return getattr(x, name)
+
+
+def _of_card(k: Observer, x: Any, name: str) -> Any:
+    """Read an attribute of an array of a card; methods and views are reads of its elements."""
+    if name not in cards.FREE:
+        cards.reads(k.observation.tape, f"the attribute {name}", x)
     return getattr(x, name)
 
 
@@ -378,6 +388,9 @@ def write(k: Observer, x: Any, name: str, value: Any) -> None:
     deletes = value is MISSING
     special = "__delattr__" if deletes else "__setattr__"
     kind = type(x)
+    if cards.reads(o.tape, f"an assignment to the attribute {name}", x):
+        _native(x, name, value)
+        return
     if issubclass(type(x), np.ndarray):
         operations.set_attribute(k, x, name, value)
         return

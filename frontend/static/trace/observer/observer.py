@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ....variable import Variable
+from ...arrays import cards
 from ...computed_numbers import ComputedNumber, plain, settled
 from ...guards import guard as guards
 from ...guards.guard import MISSING, is_plain
@@ -153,6 +154,8 @@ class Observer:
         """Apply a binary operator in place, where the operand has such a one."""
         if self.observation.off or type(a) in _SCALARS and type(b) in _SCALARS:
             return INPLACE[op](plain(a), plain(b))
+        if cards.reads(self.observation.tape, f"the operator {op}=", a, b):
+            return INPLACE[op](a, b)
         if issubclass(type(a), np.ndarray):
             return operations.inplace(self, INPLACE[op], BINARY[op], a, b)
         kind = type(a)
@@ -168,6 +171,8 @@ class Observer:
             a, b = settled((a, b), op)
         if issubclass(type(a), Variable) or issubclass(type(b), Variable):
             return self._of_variables(native, a, b)
+        if cards.reads(self.observation.tape, f"the operator {op}", a, b):
+            return native(a, b)
         if issubclass(type(a), np.ndarray) or issubclass(type(b), np.ndarray):
             return operations.binary(self, native, a, b)
         name = _SPECIAL[op]
@@ -220,6 +225,8 @@ class Observer:
             return UNARY[op](settled(a, op)) if found is NotImplemented else found
         if issubclass(type(a), Variable):
             return self._of_variables(UNARY[op], a)
+        if cards.reads(self.observation.tape, f"the operator {op}", a):
+            return UNARY[op](a)
         if issubclass(type(a), np.ndarray):
             return operations.unary(self, UNARY[op], a)
         found = lookup.find(self, type(a), _ONE_OPERAND[op])
@@ -244,6 +251,8 @@ class Observer:
             a, b = settled((a, b), op)
         if issubclass(type(a), Variable) or issubclass(type(b), Variable):
             return self._of_variables(COMPARE[op], a, b)
+        if cards.reads(self.observation.tape, f"the operator {op}", a, b):
+            return COMPARE[op](a, b)
         if issubclass(type(a), np.ndarray) or issubclass(type(b), np.ndarray):
             return operations.binary(self, COMPARE[op], a, b)
         tries = _tries(a, b, *_COMPARED[op])

@@ -1,0 +1,51 @@
+"""Reports on programs of a card: launches, bytes, and the time of each kernel between two events."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...explanation import Section, Table
+from ..compile.memory import megabytes
+
+if TYPE_CHECKING:
+    from ..compile.compile import Compiled
+
+SHOWN_KERNELS_ROWS = 5
+
+
+def line(compiled: Compiled) -> str:
+    """Return the line on one program: launches, kernels, and bytes of the card's memory."""
+    report, place = compiled.executable.report, compiled.place
+    python = f" and {report.python_instructions} rows of Python" if report.python_instructions else ""
+    graphs = "as CUDA graphs" if compiled.executable.graphs else " ".join(["one by one", report.uncaptured]).strip()
+    return (f"compiled: {compiled.graph.name}, {report.launches} launches of {report.kernels} kernels{python} on "
+            f"{place}, {graphs}, {megabytes(report.frame_bytes)} of its memory for a call")
+
+
+def plan(compiled: Compiled) -> list[str]:
+    """Return lines on the memory and the work of one program."""
+    report = compiled.executable.report
+    guarded = f"{report.guarded} launches change state only if all indices are in bounds" if report.guarded else ""
+    return [f"{compiled.place}: a frame is one buffer of {report.frame_bytes:,} bytes: the arena, "
+            f"{report.scratch_bytes:,} bytes that kernels of one node leave to each other, reports of gathers, "
+            "tables of addresses",
+            f"{report.const_bytes:,} bytes of constants, which all frames read",
+            f"a run moves {report.moved_bytes:,} bytes and makes {report.flops:,} operations of products by count",
+            *[guarded] * bool(guarded)]
+
+
+def expensive(programs: Sequence[Compiled]) -> list[Section]:
+    """Return a table of the kernels that take longest, each run alone, timed by events of the card."""
+    groups: dict[tuple[str, str], list[Any]] = {}
+    for compiled in programs:
+        for row in compiled.executable.measure():
+            groups.setdefault((compiled.graph.name, row.kernel.symbol), []).append(row)
+    if not groups:
+        return []
+    total = sum(row.seconds for rows in groups.values() for row in rows)
+    longest = sorted(groups.items(), key=lambda group: -sum(row.seconds for row in group[1]))[:SHOWN_KERNELS_ROWS]
+    rows = [(f"{(seconds := sum(r.seconds for r in found)) * 1e6:,.1f} µs", f"{seconds / total:.0%}",
+             f"{sum(r.moved for r in found) / seconds / 1e9:,.0f} GB/s", str(len(found)), name, symbol,
+             found[0].instruction.node.where) for (name, symbol), found in longest]
+    table = Table(("time", "of all", "moves", "launches", "of", "kernel", "first at"), tuple(rows))
+    return [Section(2, f"most expensive on the card, of {total * 1e6:,.1f} µs", (table,))]

@@ -1,0 +1,275 @@
+"""Executables of a card: programs whose kernels are launched through CuPy, with frames to run them in."""
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from kusari.ir import Arena, Instruction, Node, Plan, Program, TensorType, Value
+
+from ..executable import LEAST_SECONDS, Measured, changes_state, has_status, is_free
+from .frame import CardFrame, Place
+from .indices import REPORT_BYTES, watch
+from .kernels import CardLoader, cupy
+
+PLACE_BYTES = 256  # of which places in a frame's memory are multiples
+
+
+@dataclass(frozen=True, eq=False)
+class Launch:
+    """One launch of a kernel: its operands as places, which are the kernel's parameters or the entries of its table.
+
+    Its last parameter is ``more``: the reports of the run or the flag of the card, of a kernel that does nothing where
+    an index was out of bounds, or notes that. Only the last is no ``instruction``.
+    """
+
+    instruction: Instruction | None
+    function: Any
+    blocks: int
+    threads: int
+    places: tuple[Place, ...]
+    table: Place | None
+    more: Literal["", "reports", "flag"]
+
+
+@dataclass
+class CardReport:
+    """The contents of an executable and what it takes: launches and bytes of the card's memory."""
+
+    device: int
+    instructions: int
+    kernels: int
+    launches: int
+    python_instructions: int
+    arena_bytes: int
+    scratch_bytes: int
+    frame_bytes: int
+    const_bytes: int
+    moved_bytes: int
+    flops: int
+    compile_seconds: float
+    guarded: int
+    uncaptured: str = ""  # why its launches are no graph, if they should be
+    live: weakref.WeakSet[CardFrame] = field(default_factory=weakref.WeakSet, repr=False)
+    threads = 1
+    compiled = cached = 0
+    segments: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def frames(self) -> int:
+        """Number of frames, in flight or free."""
+        return sum(not frame.closed for frame in list(self.live))
+
+    @property
+    def bytes(self) -> int:
+        """Bytes held by the executable and all its frames, without arrays of inputs and results."""
+        return self.const_bytes + self.frames * self.frame_bytes
+
+    @property
+    def held(self) -> int:
+        """Bytes held, with the arrays that frames keep for their next runs."""
+        return self.const_bytes + sum([frame.nbytes for frame in list(self.live) if not frame.closed])
+
+
+def _padded(nbytes: int) -> int:
+    return -(-nbytes // PLACE_BYTES) * PLACE_BYTES
+
+
+class CardExecutable:
+    """A program on one card; ``acquire`` returns a frame to run it in, ``run`` is for a single call.
+
+    The memory of a frame is one buffer: the planner's arena, then what kernels of one node leave to each other, the
+    reports of gathers and the tables of kernels with many operands. Constants are one buffer that all frames read.
+    ``graphs`` says whether launches become CUDA graphs.
+
+    Invariant: rows run in the program's order, on the stream that is current at the call; every frame has memory of its
+    own, so any number of them may be in flight.
+    """
+
+    def __init__(self, plan: Plan, program: Program, loader: CardLoader, device: int, graphs: bool = True) -> None:
+        started = time.perf_counter()
+        self.plan, self.program, self.device, self.graphs = plan, program, device, graphs
+        graph = plan.graph
+        self.given = len(graph.inputs) + len(graph.params) + len(graph.consts)
+        self.written = frozenset(v for n in graph.nodes if n.op.writes for v in n.inputs[:1])
+        #: The inputs that lie in the arena.
+        self.copied = frozenset(i for i, v in enumerate(plan.externals) if isinstance(plan.slots.get(v), Arena))
+        rows = [r for r in program.instructions if r.kernel is not None or not is_free(r.node, plan)]
+        native = [r for r in rows if r.kernel is not None]
+        scratch = max((r.kernel.shared for r in native if r.kernel is not None), default=0)
+        gathers = [r.node for r in native if has_status(r)]
+        self.gathers = gathers
+        self.watch = watch(device)
+        self._scratch = Place(None, _padded(plan.arena_size))
+        self.report_place = Place(None, self._scratch.offset + _padded(scratch))
+        self._end = self.report_place.offset + _padded(REPORT_BYTES * len(gathers))
+        self.rows: list[list[Launch] | Instruction] = []  # launches one after the other, or a row of Python's
+        state = {plan.slots.get(v) for v in self.written}
+        seen = guarded = 0
+        for row in rows:
+            if row.kernel is None:
+                self.rows.append(row)
+                continue
+            if not self.rows or isinstance(self.rows[-1], Instruction):
+                self.rows.append(list[Launch]())
+            here = self.rows[-1]
+            assert not isinstance(here, Instruction)
+            changes = changes_state(row, plan, state)
+            here.append(self._launch(row, loader, seen, len(gathers), changes))
+            seen += has_status(row)
+            guarded += changes
+        if gathers:
+            self._note(loader, len(gathers))
+        self.buffer_bytes = self._end
+        with cupy().cuda.Device(device):
+            self.consts = self._constants()
+        self._free: list[CardFrame] = []
+        self._lock = threading.Lock()
+        kernels = [r.kernel for r in native if r.kernel is not None]
+        self.report = CardReport(
+            device=device, instructions=len(rows), kernels=len(program.kernels), launches=len(native),
+            python_instructions=len(rows) - len(native), arena_bytes=plan.arena_size, scratch_bytes=scratch,
+            frame_bytes=self.buffer_bytes, const_bytes=sum(a.nbytes for _, a in graph.consts),
+            moved_bytes=sum(map(_moved, native)), flops=sum(k.flops for k in kernels),
+            compile_seconds=time.perf_counter() - started, guarded=guarded)
+
+    def _note(self, loader: CardLoader, gathers: int) -> None:
+        """Append the launch that notes, for other runs, that an index was out of bounds."""
+        kernel = loader.dialect.noting(gathers)
+        rows = self.rows[-1]
+        if isinstance(rows, Instruction):
+            rows = list[Launch]()
+            self.rows.append(rows)
+        rows.append(Launch(None, loader.function(kernel), 1, 1, (self.report_place,), None, "flag"))
+
+    def _launch(self, row: Instruction, loader: CardLoader, before: int, gathers: int, changes: bool) -> Launch:
+        """The launch of a row behind so many gathers of all; one that ``changes`` state is guarded."""
+        kernel = row.kernel
+        assert kernel is not None
+        places = [self._place(v) for v in row.operands]
+        if has_status(row):
+            places.append(Place(None, self.report_place.offset + REPORT_BYTES * before))
+        if kernel.shared:
+            places.append(self._scratch)
+        table = None
+        if kernel.facts.by_table:
+            table = Place(None, self._end)
+            self._end += _padded(8 * len(places))
+        more: Literal["", "reports", "flag"] = "" if not changes else "reports" if before else "flag"
+        guards = {"": 0, "reports": gathers, "flag": 1}[more]
+        return Launch(row, loader.function(kernel, guards), kernel.facts.blocks, kernel.facts.threads, tuple(places),
+                      table, more)
+
+    def _place(self, value: Value) -> Place:
+        slot = self.plan.slots[value]
+        return Place(None, slot.offset) if isinstance(slot, Arena) else Place(slot.index, slot.offset)
+
+    def _constants(self) -> dict[int, Any]:
+        """The constants as arrays of the card, by external: all of them lie in one buffer."""
+        graph, module = self.plan.graph, cupy()
+        if not graph.consts:
+            return {}
+        first = len(graph.inputs) + len(graph.params)
+        starts: list[int] = []
+        end = 0
+        for v, _ in graph.consts:
+            starts.append(end)
+            end += _padded(v.tensor.nbytes)
+        host = np.zeros(end, np.uint8)
+        for start, (v, a) in zip(starts, graph.consts, strict=True):
+            a = np.ascontiguousarray(a, v.tensor.dtype)
+            host[start:start + a.nbytes] = a.reshape(-1).view(np.uint8)
+        whole = allocated(module, lambda: module.asarray(host), end, "constants", self.plan)
+        module.cuda.get_current_stream().synchronize()  # once: any stream may read them from now on
+        return {first + i: module.ndarray(v.shape, v.tensor.dtype, whole.data + start)
+                for i, (start, (v, _)) in enumerate(zip(starts, graph.consts, strict=True))}
+
+    def acquire(self) -> CardFrame:
+        """Return a frame without another user; ``release`` it when its values are not needed any more."""
+        with self._lock:
+            if self._free:
+                return self._free.pop()
+        frame = CardFrame(self)
+        self.report.live.add(frame)
+        return frame
+
+    def release(self, frame: CardFrame) -> None:
+        """Return a frame to the free ones, for the next call."""
+        frame.unbind()
+        with self._lock:
+            self._free.append(frame)
+
+    def measure(self, repeat: int = 5) -> list[Measured]:
+        """Time each launch, in a frame of its own, between two events of the card; this waits for the card.
+
+        Each is run alone on zeros, several times; the best time counts.
+        """
+        module = cupy()
+        found: list[Measured] = []
+        with module.cuda.Device(self.device):
+            frame = CardFrame(self)
+            frame.fill()
+            for launch, addresses in frame.native_launches():
+                if launch.instruction is None:
+                    continue
+                best = float("inf")
+                for _ in range(repeat):
+                    start, end = module.cuda.Event(), module.cuda.Event()
+                    start.record()
+                    launch.function((launch.blocks,), (launch.threads,), addresses)
+                    end.record()
+                    end.synchronize()
+                    best = min(best, module.cuda.get_elapsed_time(start, end) * 1e-3)
+                kernel = launch.instruction.kernel
+                assert kernel is not None
+                footprint = sum({self.plan.slots[v]: v.tensor.nbytes for v in launch.instruction.operands}.values())
+                found.append(Measured(launch.instruction, kernel, launch.threads, max(LEAST_SECONDS, best), footprint))
+            frame.close()
+        return found
+
+    def run(self, inputs: Sequence[Any], params: Sequence[Any] = ()) -> list[Any]:
+        """Run once on arrays of the card, and return new arrays; ``params`` change in place where the graph says so.
+
+        Raises ``IndexError`` for an index out of bounds of an earlier run.
+        """
+        frame = self.acquire()
+        try:
+            frame.enter()
+            for i, array in enumerate(inputs):
+                frame.put(i, array)
+            for i, array in enumerate(params, len(inputs)):
+                frame.bind(i, array)
+            frame.fresh_outputs()
+            frame.run()
+            return frame.outputs()
+        finally:
+            self.release(frame)
+
+
+def allocated(module: Any, make: Any, nbytes: int, purpose: str, plan: Plan) -> Any:
+    """Return new memory of the card, or raise ``MemoryError`` with the size of the plan."""
+    try:
+        return make()
+    except module.cuda.memory.OutOfMemoryError as error:
+        pool = module.get_default_memory_pool()
+        raise MemoryError(
+            f"the card has no memory left for {nbytes:,} bytes of {purpose} of {plan.graph.name!r}: a call of it needs "
+            f"an arena of {plan.arena_size:,} bytes, and CuPy's pool has {pool.used_bytes():,} bytes in use. Nothing "
+            "has been computed or changed. Use smaller batches, static_graph(memory='low'), or free arrays of your "
+            "own.") from error
+
+
+def _moved(row: Instruction) -> int:
+    """Bytes that a launch moves: the kernel's own account, or each operand once."""
+    assert row.kernel is not None
+    return row.kernel.bytes or sum(v.tensor.nbytes for v in row.operands if isinstance(v.type, TensorType))
+
+
+def nodes_without_kernels(program: Program, plan: Plan) -> list[Node]:
+    """The nodes that Python would run."""
+    return [r.node for r in program.instructions if r.kernel is None and not is_free(r.node, plan)]

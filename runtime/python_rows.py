@@ -1,0 +1,125 @@
+"""Rows that Python runs: how a frame calls functions that have no kernel, and what their exceptions say."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kusari.ir import Arena, Instruction, Node, Plan, TensorType, Value
+
+
+class RunError(Exception):
+    """A Python instruction gave other results than when it was traced; the message names the user's line.
+
+    ``node`` is the instruction's, ``run`` are (node, results, result of ``Frame.noting``) of all opaque ones so far.
+    """
+
+    node: Node | None = None
+    run: Sequence[tuple[Node, Any, Any]] = ()
+
+
+class LateIndexError(IndexError):
+    """An earlier run has had an index out of bounds; the one that was about to begin has not."""
+
+
+def explain(error: BaseException, node: Node) -> None:
+    """Add to an exception of Python code its place in the schedule: the node, its operands and the user's line."""
+    operands = ", ".join(repr(v.type) for v in node.inputs if isinstance(v.type, TensorType))
+    note = f"in compiled code: {node.op.name}({operands}) of {node.where or 'an unknown place'}"
+    if hasattr(error, "add_note"):
+        error.add_note(note)
+    elif error.__cause__ is None:  # before Python 3.11
+        error.__cause__ = RunError(note)
+
+
+def index_error(number: int, node: Node, kind: type[IndexError] = IndexError) -> IndexError:
+    """The error of a gather or scatter that was given a row which is not there."""
+    rows = node.inputs[0].shape[0] if node.op.name == "take" else node.output.shape[0]
+    error = kind(f"index {number} is out of bounds for axis 0 with size {rows}\nLabels and indices count "
+                 "from 0, and the largest is the number of classes or rows less one.")
+    explain(error, node)
+    return error
+
+
+class PythonRows:
+    """The part of a frame that runs Python: ``array`` gives the array of a value of its ``plan``, ``tokens`` others.
+
+    ``failed`` is the node that has raised; ``noting`` is called after each opaque instruction.
+    """
+
+    noting: Callable[[], Any] | None = None
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.tokens: dict[Value, Any] = {}
+        self.failed: Node | None = None
+        self._run: list[tuple[Node, Any, Any]] = []  # opaque instructions of the current run, with their results
+
+    def array(self, value: Value) -> Any:
+        """Return the array of a value."""
+        raise NotImplementedError
+
+    def outputs(self) -> list[Any]:
+        """Return the graph's outputs: the bound arrays, copies of values in the arena, tokens as they are."""
+        found: list[Any] = []
+        for value in self.plan.graph.outputs:
+            if not isinstance(value.type, TensorType):
+                found.append(self.tokens[value])
+            elif isinstance(self.plan.slots[value], Arena):
+                found.append(self.array(value).copy())
+            else:
+                found.append(self.array(value))
+        return found
+
+    def _passes(self, value: Value) -> bool:
+        """Whether the memory of a value is used for another one later."""
+        raise NotImplementedError
+
+    def _call(self, node: Node, arrays: Sequence[Any]) -> Sequence[Any]:
+        return node.op.call(node.attrs, *arrays)
+
+    def python(self, instruction: Instruction) -> None:
+        """Run one row."""
+        node = instruction.node
+        arrays = [self.array(v) if isinstance(v.type, TensorType) else self.tokens[v] for v in node.inputs]
+        if node.op.is_opaque and not node.op.is_confined:  # it may keep its operands, and their memory is reused
+            arrays = [a.copy() if self._passes(v) else a for v, a in zip(node.inputs, arrays, strict=True)]
+        if node.op.fills:
+            arrays += [self.array(v) for v in node.outputs]
+        try:
+            results = self._call(node, arrays)
+        except RunError as fault:  # its own word that this is another call
+            self.failed = fault.node = node
+            fault.run = tuple(self._run)
+            raise
+        except BaseException as error:
+            self.failed = node
+            explain(error, node)
+            raise
+        if node.op.is_opaque:
+            self._run.append((node, results, self.noting and self.noting()))
+        if node.op.fills:
+            return
+        try:
+            for value, result in zip(node.outputs, results, strict=True):
+                if isinstance(value.type, TensorType):
+                    self._put(value, result)
+                else:
+                    self.tokens[value] = result
+        except Exception as error:
+            self.failed = node
+            fault = RunError(f"{node.op.name} at {node.where or 'an unknown place'} failed: "
+                            f"{type(error).__name__}: {error}")
+            fault.node, fault.run = node, tuple(self._run)
+            raise fault from error
+
+    def _put(self, value: Value, result: Any) -> None:
+        target = self.array(value)
+        if result is target:
+            return
+        if np.shape(result) != target.shape or result.dtype != target.dtype:
+            got = getattr(result, "dtype", type(result).__name__)
+            raise ValueError(f"expected {value.type!r}, as when it was traced, got an array of "
+                             f"{got}{list(np.shape(result))}")
+        target[...] = result

@@ -1,0 +1,113 @@
+"""Whole models on a card, compiled: eager = compiled, one launch a step, and the plan's launches and bytes."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import cupy_kernels
+import cupy_memory
+import numpy as np
+import pytest
+from cards.machines import Machine
+
+import kusari
+from kusari.commands.models import MODELS, compiled
+from kusari.commands.worker import inference_step, training_step, whole_step
+
+pytestmark = pytest.mark.filterwarnings("error::kusari.static.StaticGraphWarning")
+STEPS = 5
+
+# Launches of a whole step in the sizes of tests, kernels among them that differ, and bytes of a frame.
+WHOLE = {"mushroom_mlp": (13, 12, 768), "elementwise": (2, 2, 512), "mnist_mlp": (16, 15, 1792),
+         "lenet_cnn": (25, 25, 9472), "ptb_lstm": (89, 34, 12800), "transformer_block": (44, 33, 6656),
+         "vgg_cifar": (52, 47, 15360), "resnet18": (116, 78, 156672)}
+QUICK = ("elementwise",)
+
+
+def slowly(names: Any) -> list[Any]:
+    return [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+def on_card(card: Machine, name: str, kind: str, static: bool) -> tuple[Any, Callable[[int], Any]]:
+    """A model in the sizes of tests and its step."""
+    np.random.seed(1)
+    model = MODELS[name]
+    model = model.at(**model.tiny)
+    chain = model.build(compiled(model.chain) if static else None)
+    chain.to_device("@cupy:0")
+    card.xp.random.seed(3)
+    inputs, labels = model.arrays()
+    inputs = card.sent(inputs)
+    if kind == "infer":
+        return chain, inference_step(chain, inputs)
+    given = [kusari.Variable(x) for x in inputs] if model.input_gradient else inputs
+    make = whole_step if kind == "whole" else training_step
+    return chain, make(chain, model.updater(chain), given, card.sent(labels))
+
+
+def state_of(card: Machine, chain: Any) -> dict[str, Any]:
+    """Parameters and persistent arrays as NumPy's."""
+    found = {name: p.array for name, p in chain.namedparams()}
+    for path, link in chain.namedlinks():
+        found.update((f"{path}/{name}", getattr(link, name)) for name in link._persistent)
+    return {name: card.host(a).copy() for name, a in found.items() if hasattr(a, "device")}
+
+
+@pytest.mark.parametrize("name, kind", [
+    pytest.param(name, kind, marks=[pytest.mark.slow] * (name not in QUICK)) for name in WHOLE
+    for kind in ("whole", "parts")[:1 if name in ("vgg_cifar", "resnet18") else 2]])
+def test_training_is_that_of_define_by_run(card: Machine, name: str, kind: str) -> None:
+    expected, step = on_card(card, name, kind, static=False)
+    for i in range(STEPS):
+        step(i)
+    found, step = on_card(card, name, kind, static=True)
+    for i in range(STEPS):
+        card.waits.clear()
+        cupy_kernels.launches.clear()
+        step(i)
+        assert i == 0 or not card.waits or kind == "parts" and dict(card.waits) == {"float": 1}, "it reads the loss"
+    if card.simulated and kind == "whole":
+        assert cupy_kernels.launches["graphs"] == 1 and cupy_kernels.launches["kernels"] == 0
+    wanted = state_of(card, expected)
+    for key, x in state_of(card, found).items():
+        scale = max(1e-6, float(np.abs(wanted[key]).max()))
+        np.testing.assert_allclose(x, wanted[key], rtol=1e-3, atol=2e-5 * scale, err_msg=key)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WHOLE)
+def test_launches_and_bytes_of_a_step(card: Machine, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cupy_kernels.RawKernel, "_run", lambda *_: None)  # numbers do not depend on results
+    chain, step = on_card(card, name, "whole", static=True)
+    for i in range(3):
+        step(i)
+    made = [s for cache in type(chain).loss.static.caches(chain) for entry in cache.entries.values()
+            for s, _ in cache.steps(entry) if s is not None]
+    report = made[-1].compiled.executable.report
+    assert (report.launches, report.kernels, report.frame_bytes) == WHOLE[name]
+    assert report.frame_bytes >= report.arena_bytes + report.scratch_bytes and not report.python_instructions
+
+
+@pytest.mark.parametrize("name", slowly(("mushroom_mlp", "lenet_cnn")))
+def test_inference(card: Machine, name: str) -> None:
+    found: list[Any] = []
+    for static in (False, True):
+        chain, step = on_card(card, name, "infer", static)
+        for i in range(3):
+            step(i)
+        with kusari.using_config("train", False), kusari.no_backprop_mode():
+            found.append(card.host(chain.forward(*card.sent(MODELS[name].at(**MODELS[name].tiny).arrays()[0])).array))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["whole", "parts"])
+def test_nothing_leaks(card: Machine, kind: str) -> None:
+    if not card.simulated:
+        pytest.skip("the pool of the stand-in counts")
+    _, step = on_card(card, "mushroom_mlp", kind, static=True)
+    used: list[tuple[int, int]] = []
+    for i in range(40):
+        step(i)
+        used.append((cupy_memory.pool.used_bytes(), cupy_memory.pool.most))
+    assert len(set(used[8:])) == 1

@@ -1,0 +1,104 @@
+"""Training in its variants on a card, compiled: hooks, memory, halves with scaled losses, rates that change."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import cupy_kernels
+import numpy as np
+import pytest
+from cards.machines import Machine
+
+import kusari
+import kusari.functions as F
+import kusari.links as L
+from kusari import optimizer_hooks as hooks
+from kusari import optimizers
+
+STEPS = 5
+
+
+class Net(kusari.Chain):
+    """Two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.l1, self.l2 = L.Linear(7, 6, initialW=0.3), L.Linear(6, 3, initialW=0.2)
+
+    def loss(self, x: Any, t: Any) -> Any:
+        return F.softmax_cross_entropy(self.l2(F.relu(self.l1(x))), t)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A way to train; ``static`` are the options of ``static_graph``, ``whole`` says that steps are one schedule."""
+
+    name: str
+    optimizer: Callable[[], Any]
+    static: dict[str, Any] = field(default_factory=dict)
+    hook: Any = None
+    dtype: str = "float32"
+    scale: Any = None
+    whole: bool = True
+    rates: bool = False
+    tolerance: float = 1e-4
+
+    def __str__(self) -> str:
+        return self.name
+
+
+ROWS = [
+    Row("little memory", lambda: optimizers.SGD(0.1), {"memory": "low"}),
+    Row("little memory in parts", lambda: optimizers.SGD(0.1), {"memory": "low"}, whole=False),
+    Row("clipped", lambda: optimizers.MomentumSGD(0.1), hook=lambda: hooks.GradientClipping(0.1)),
+    Row("decayed in parts", lambda: optimizers.Adam(0.1), hook=lambda: hooks.WeightDecay(0.1), whole=False),
+    Row("halves", lambda: optimizers.SGD(0.1), dtype="float16", tolerance=5e-3),
+    Row("halves, scaled", lambda: optimizers.SGD(0.1), dtype="float16", scale=8.0, tolerance=5e-3),
+    Row("halves, scaled as it goes", lambda: optimizers.SGD(0.1), dtype="float16", scale="dynamic", tolerance=5e-3),
+    Row("doubles", lambda: optimizers.SGD(0.1), dtype="float64", tolerance=1e-9),
+    Row("rates", lambda: optimizers.SGD(0.1), rates=True),
+]
+
+
+def trained(card: Machine, row: Row, static: bool) -> dict[str, Any]:
+    """The parameters after some steps."""
+    class Static(Net):
+        loss = kusari.static_graph(**row.static)(Net.loss) if row.static else kusari.static_graph(Net.loss)
+
+    model = (Static if static else Net)()
+    model.to_device("@cupy:0")
+    updater = row.optimizer().setup(model)
+    if row.hook is not None:
+        updater.add_hook(row.hook())
+    if row.scale == "dynamic":
+        updater.loss_scaling()
+    elif row.scale is not None:
+        updater.set_loss_scale(row.scale)
+    r = np.random.RandomState(0)
+    for k in range(STEPS + 2 * row.rates):
+        x, t = card.xp.asarray(r.rand(5, 7).astype(row.dtype)), card.xp.asarray(r.randint(0, 3, 5).astype("i"))
+        if row.rates:
+            updater.lr = 0.1 / (k + 1)
+        cupy_kernels.launches.clear()
+        if row.whole:
+            updater.update(model.loss, x, t)
+        else:
+            model.cleargrads()
+            model.loss(x, t).backward()
+            updater.update()
+    return {name: card.host(p.array).copy() for name, p in model.namedparams()}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("error::kusari.static.StaticGraphWarning")
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_row(card: Machine, row: Row) -> None:
+    with kusari.using_config("dtype", np.dtype(row.dtype)):
+        expected = trained(card, row, static=False)
+        found = trained(card, row, static=True)
+    if card.simulated:
+        assert cupy_kernels.launches["kernels"] == 0 and cupy_kernels.launches["graphs"] >= 1
+    for name, p in expected.items():
+        np.testing.assert_allclose(found[name].astype("d"), p.astype("d"), rtol=row.tolerance, atol=row.tolerance)

@@ -1,0 +1,142 @@
+"""Checks of the reduction of gradients in buckets, as part of a compiled step and by itself."""
+from __future__ import annotations
+
+import numpy as np
+from mpi_ranks import run_all
+from regression import Regression, StaticRegression, batch, digest, same_everywhere
+
+import kusari
+import kusari.functions as F
+import kusari.links as L
+from kusari import distributed
+
+
+def check_ranks_may_differ_in_what_they_have_compiled(comm):
+    own = distributed.create_communicator("pure_nccl")
+    own.set_config("bucket_size", 64)  # several buckets
+    found = []
+    for cls in (Regression, StaticRegression):
+        np.random.seed(0)
+        model = cls()
+        optimizer = distributed.create_multi_node_optimizer(kusari.optimizers.Adam(), own).setup(model)
+        optimizer.add_hook(kusari.optimizer_hooks.WeightDecay(0.01))
+        for k in range(12):
+            x, t = batch(10 * comm.rank + k, 4 + (k + comm.rank) % 3)  # each rank sees shapes at its own times
+            optimizer.update(model, x, t)
+            same_everywhere(comm, digest(model))
+        found.append([p.array for _, p in sorted(model.namedparams())])
+    for x, y in zip(*found, strict=True):
+        np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-6)
+
+
+def in_buckets(shared):
+    """A communicator with buckets of one or two gradients."""
+    own = distributed.create_communicator("pure_nccl")
+    own.set_config("bucket_size", 64)
+    own.set_config("shared_memory", shared)
+    return own
+
+
+class Deep(kusari.Chain):
+    def __init__(self):
+        super().__init__(a=L.Linear(4, 8), b=L.Linear(8, 8), c=L.Linear(8, 8), d=L.Linear(8, 8), e=L.Linear(8, 3))
+
+    @kusari.static_graph
+    def forward(self, x, t):
+        h = F.tanh(self.d(F.tanh(self.c(F.tanh(self.b(F.tanh(self.a(x))))))))
+        return F.mean_squared_error(self.e(h), t)
+
+
+def check_buckets_are_finished_soon_where_memory_is_shared(comm):
+    found = []
+    for shared, cls in ((True, Deep), (False, Deep), (True, uncompiled(Deep))):
+        own = in_buckets(shared)
+        np.random.seed(0)
+        model = cls()
+        optimizer = distributed.create_multi_node_optimizer(kusari.optimizers.MomentumSGD(), own).setup(model)
+        for k in range(6):
+            optimizer.update(model, *batch(10 * comm.rank + k))
+        found.append([p.array for _, p in sorted(model.namedparams())])
+        assert bool(own._regions) == (shared and comm.size > 1 and comm.inter_size == 1)
+        if cls is Deep:
+            (_, step), = vars(optimizer.actual_optimizer)["_steps"].by_loss.values()
+            names = [x.node.op.name for x in step.compiled.program.instructions]
+            kinds = [n[:-10] for n in names if n.endswith("_reduction")]
+            count = kinds.count("start")
+            assert count == 5
+            if shared:
+                assert kinds == ["start"] * 2 + ["start", "finish"] * 3 + ["finish"] * 2, kinds
+                assert names.index("foreach") < len(names) - 1 - names[::-1].index("start_reduction")
+            else:
+                assert kinds == ["start"] * 5 + ["finish"] * 5, kinds
+        own.finalize()
+    for x, y, z in zip(*found, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(x, z, rtol=2e-5, atol=2e-6)
+        if comm.size == 2:  # one order of additions
+            np.testing.assert_array_equal(x, y)
+
+
+def uncompiled(cls):
+    return type("Uncompiled", (cls,), {"forward": cls.forward.__wrapped__})
+
+
+def check_gradients_take_messages_where_memory_is_short(comm):
+    from kusari.distributed.communicators import mpi_communicator_base as base
+    before, base.free_bytes = base.free_bytes, lambda: 0 if comm.rank == 0 else 1 << 40
+    try:
+        own = distributed.create_communicator("pure_nccl")
+        model = Regression()
+        model.cleargrads()
+        for _, p in model.namedparams():
+            p.grad = np.full_like(p.array, comm.rank)
+        own.multi_node_mean_grad(model)
+        assert not own._regions and (model.l1.W.grad == (comm.size - 1) / 2).all()
+    finally:
+        base.free_bytes = before
+
+
+def check_reductions_may_be_under_way_together(comm):
+    own = distributed.create_communicator("pure_nccl")
+    models = [Regression() for _ in range(3)]
+    for turn in range(3):
+        started = []
+        for k, model in enumerate(models):
+            model.cleargrads()
+            for _, p in model.namedparams():
+                p.grad = np.full_like(p.array, comm.rank + 10 * k + turn)
+            started.append(own.reduction.start(model, False))
+        for k, (model, each) in enumerate(zip(models, started, strict=True)):
+            each.finish()
+            np.testing.assert_allclose(model.l1.W.grad, (comm.size - 1) / 2 + 10 * k + turn, rtol=1e-6)
+    assert len(own._regions) in (0, 3)
+    own.finalize()
+
+
+def check_each_bucket_is_followed_by_its_update(comm):
+    own = in_buckets(False)
+    model = StaticRegression()
+    optimizer = distributed.create_multi_node_optimizer(kusari.optimizers.Adam(), own).setup(model)
+    for _ in range(3):
+        optimizer.update(model, *batch(comm.rank))
+    (_, step), = vars(optimizer.actual_optimizer)["_steps"].by_loss.values()
+    names = [x.node.op.name for x in step.compiled.program.instructions]
+    first = names.index("finish_reduction")
+    assert names[first:] == ["finish_reduction", "foreach"] * (len(names) - first >> 1)
+    count = names.count("start_reduction")
+    assert count == names.count("finish_reduction") > 1 and "start_reduction" not in names[first:]
+    lines = [line.strip() for line in str(model.static.explain()).splitlines() if "bucket" in line]
+    assert [line.split(",")[0] for line in lines] == [f"bucket {k} of gradients" for k in range(count)]
+    assert int(lines[0].split("during ")[1].split()[0]) >= int(lines[-1].split("during ")[1].split()[0]) > 0
+    with kusari.profile() as found:
+        optimizer.update(model, *batch(comm.rank))
+    bars = [e for e in found.events if e.kind == "reduction"]
+    assert [e.name for e in bars] == [f"bucket {k}" for k in range(count)]
+    assert all(a.begin < b.begin and a.end < b.end for a, b in zip(bars, bars[1:], strict=False))
+    assert bars[0].end > bars[-1].begin  # under way at the same time
+    same_everywhere(comm, digest(model))
+    own.finalize()
+
+
+if __name__ == "__main__":
+    run_all(globals())
