@@ -4,6 +4,7 @@
   python benchmarks/side_by_side.py --python chainer=PY39/bin/python torch=PY/bin/python jax=PY/bin/python
   python benchmarks/side_by_side.py mushroom_mlp --phase infer --only kusari onnxruntime
   python benchmarks/side_by_side.py --survey                          many kinds of small models in place of the table's
+  python benchmarks/side_by_side.py --cold --only kusari jax          first calls, with empty caches, in place of steps
   python benchmarks/side_by_side.py --report results.jsonl …          the tables of earlier runs
 
 Each measurement is a process of its own. In a round all peers of a model run one after the other, in an order that
@@ -26,9 +27,10 @@ from typing import Any, NamedTuple
 
 import quiet
 import report
-from peers import VARIANTS, WITHOUT_SURVEY
+from peers import VARIANTS
 from peers.survey_sequences import SURVEY
 
+import kusari
 from kusari.commands.bench import LIMIT, THREAD_VARIABLES, machine, positive, progress
 from kusari.commands.models import MODELS
 
@@ -62,6 +64,7 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--python", nargs="+", metavar="LIBRARY=PATH", default=[], help="the library's interpreter")
     parser.add_argument("--rounds", type=positive(int), default=5, help="rounds (5)")
     parser.add_argument("--seconds", type=positive(float), default=1.0, help="time per measurement (1)")
+    parser.add_argument("--cold", action="store_true", help="first calls only, in each round with empty caches")
     parser.add_argument("--threads", type=positive(int), help="threads of every library (one per processor)")
     parser.add_argument("--tiny", action="store_true", help="the sizes of tests: to see that all compute the same")
     parser.add_argument("--patience", type=float, default=120.0, metavar="S",
@@ -81,6 +84,8 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
         for each in given:
             if each not in known:
                 parser.error(f"expected one of {', '.join(known)}, got {each}")
+    if options.cold:
+        options.seconds = 0.01
     options.interpreters = dict.fromkeys(VARIANTS, sys.executable)
     for pair in options.python:
         library, _, path = pair.partition("=")
@@ -121,8 +126,7 @@ def jobs_of(options: argparse.Namespace) -> list[list[Job]]:
         else:
             say(f"{library} is not measured: {options.interpreters[library]} does not have it")
     return [[Job(model, phase, library, variant) for library in libraries for variant, has in VARIANTS[library].items()
-             if phase in has and " ".join(filter(None, (library, variant))) in columns
-             and not (model in SURVEY and library in WITHOUT_SURVEY)]
+             if phase in has and " ".join(filter(None, (library, variant))) in columns]
             for model in options.models for phase in options.phase or PHASES]
 
 
@@ -134,6 +138,13 @@ class Runner:
         self.scratch = scratch
         self.environment = dict(os.environ, PYTHONWARNINGS="ignore")
         self.environment.update({f"{name}_NUM_THREADS": str(options.threads) for name in THREAD_VARIABLES})
+        self.bytecode = {"PYTHONPYCACHEPREFIX": str(scratch / "bytecode"), "PYTHONDONTWRITEBYTECODE": ""}
+        if options.cold:  # as after an installation, where the bytecode of all modules is there
+            folders = [str(Path(kusari.__file__).parents[1] / name)
+                       for name in ("frontend", "ir", "passes", "codegen", "runtime")]
+            progress("compiling Kusari's modules")
+            subprocess.run([options.interpreters["kusari"], "-m", "compileall", "-q", *folders],
+                           env=dict(self.environment, **self.bytecode), stdout=subprocess.DEVNULL, check=True)
 
     def process(self, library: str, *arguments: str, environment: dict[str, str] | None = None) -> dict[str, Any]:
         """Run the worker; returns what it printed, or an error."""
@@ -161,9 +172,11 @@ class Runner:
         environment = dict(self.environment)
         if job.library in CACHES:
             cache = (self.options.caches or self.scratch / "caches").resolve() / "-".join(job).replace(" ", "-")
-            if turn == 0 and not self.options.caches:  # also a second attempt finds it empty
+            if (turn == 0 or self.options.cold) and not self.options.caches:  # also a second attempt finds it empty
                 shutil.rmtree(cache, ignore_errors=True)
             environment[CACHES[job.library]] = str(cache)
+        if self.options.cold and job.library == "kusari":
+            environment.update(self.bytecode)
         return self.process(job.library, "measure", job.library, job.variant, job.model, job.phase,
                             str(self.scratch / job.model), str(self.options.threads), str(self.options.seconds),
                             environment=environment)
@@ -211,7 +224,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     if not quiet.tells():
         say("this system does not tell how busy it is: make sure that nothing else runs")
     keep({"kind": "run", "machine": machine(options.threads), "rounds": options.rounds, "seconds": options.seconds,
-          "threads": options.threads})
+          "threads": options.threads, "cold": options.cold})
     dead: set[Job] = set()
     turns = [(turn, job) for turn in range(options.rounds) for group in groups for job in rotated(group, turn)]
     end = time.monotonic() + 60 * (options.minutes or float("inf"))

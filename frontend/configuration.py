@@ -181,6 +181,7 @@ def _defaults() -> GlobalConfig:
     )
     found.enable_backprop = True
     found.follow_static = environment.flag("FOLLOW_STATIC", True)
+    found.join_loops = environment.flag("JOIN_LOOPS", True)
     found.in_recomputing = False
     found.keep_define_by_run = environment.flag("KEEP_DEFINE_BY_RUN", True)
     found.keep_graph_on_report = environment.flag("KEEP_GRAPH_ON_REPORT")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Callable, Iterator
+from threading import get_ident
 from typing import Any
 
 from kusari.ir import SCALAR, Symbol
@@ -275,14 +277,15 @@ class GradientMethod(Optimizer):
         target = self.target
         if target is None:
             raise RuntimeError("Optimizer is not set up. Call `setup` method.")
+        if lossfun is None and _tape.updates and get_ident() in _tape.updates and _tape.updated(self, sys._getframe(1)):
+            self._finish_step()
+            return
         if lossfun is not None:
             call = _tape.static_call(lossfun)
             if call is not None:
                 static, first = call
                 if static.run_step(self, first, args, kwds):
-                    if self._hooks is None or self._hooks.post:
-                        self.call_hooks("post")
-                    self.update_loss_scale()
+                    self._finish_step()
                     return
             loss = lossfun(*args, **kwds)
             if self._use_cleargrads:
@@ -303,6 +306,12 @@ class GradientMethod(Optimizer):
         self.call_hooks("pre")
         self._update_and_finish()
 
+    def _finish_step(self) -> None:
+        """Do what follows a step that was one schedule."""
+        if self._hooks is None or self._hooks.post:
+            self.call_hooks("post")
+        self.update_loss_scale()
+
     def _update_and_finish(self) -> None:
         """Do the part of an update that follows the hooks before it."""
         self.t += 1
@@ -316,6 +325,8 @@ class GradientMethod(Optimizer):
         """Update by compiled code where static functions computed the gradients; returns whether it did."""
         compiled = self._compiled
         if compiled is None or not compiled.still_holds():
+            if _tape.look is not None:
+                _tape.look(self, sys._getframe(2))
             compiled = self._compiled = self._compile_update()
             if compiled is None:
                 return False

@@ -43,6 +43,12 @@ following: Any = None
 as_one: Any = None
 compiled_update: Any = None
 static_functions: Callable[[], Sequence[Any]] = tuple
+# What looks at the code around an update, whether an update has been made along with its loss, and what forgets that.
+look: Any = None
+updated: Any = None
+forget: Any = None
+# By thread, the update that comes next and has been made already: the optimizer, the frame, and where in its code.
+updates: dict[int, tuple[Any, Any, tuple[int, int]]] = {}
 reports: Callable[..., Sequence[Any]] = tuple
 
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -385,6 +386,8 @@ class Variable(VariableText, VariableDevices, Operators):
         """
         if self._array is not None and self._array.ndim and self._array.size == 1 and self.grad is None:
             warnings.warn(_ONE_ELEMENT, DeprecationWarning, 2)
+        if tape.updates:
+            tape.forget(sys._getframe(1))
         function = self.creator_node
         plain = not (retain_grad or enable_double_backprop or loss_scale or tape.own_hooks() or config.debug)
         if plain and function is not None and function.backward_from is not None and function.backward_from(self):

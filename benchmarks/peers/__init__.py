@@ -15,6 +15,3 @@ VARIANTS: dict[str, dict[str, tuple[str, ...]]] = {
     "onnxruntime": {"": ("infer",)},
 }
 """Library, variant, and the phases it has."""
-
-WITHOUT_SURVEY = {"jax"}
-"""The libraries for which the survey's models are not written."""

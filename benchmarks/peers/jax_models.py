@@ -17,13 +17,15 @@ class Entry:
     """``forward(parameters, state, train, *inputs) -> (output, state)`` and ``loss(output, *labels)``.
 
     ``arrange(weights, sizes)`` returns the weights in another layout, ``pictures``: inputs become NHWC, ``stacked``:
-    the arrays of the steps of time come as one, time first, and so do the labels.
+    the arrays of the steps of time come as one, time first, and so do the labels. ``heads``: ``forward`` is
+    ``forward(heads)``.
     """
 
     def __init__(self, forward: Callable[..., Any], loss: Callable[..., Any],
                  arrange: Callable[[Any, Any], Any] | None = None, pictures: bool = False, stacked: bool = False,
-                 ) -> None:
-        self.forward, self.loss, self.arrange, self.pictures, self.stacked = forward, loss, arrange, pictures, stacked
+                 heads: bool = False) -> None:
+        self.forward, self.loss, self.arrange, self.heads = forward, loss, arrange, heads
+        self.pictures, self.stacked = pictures, stacked
 
 
 def linear(p: Any, name: str, x: Any) -> Any:
@@ -68,9 +70,11 @@ def vae_loss(outputs: Any, t: Any) -> Any:
 
 
 def convolution(p: Any, name: str, x: Any, stride: int = 1, pad: int = 0) -> Any:
-    """A convolution of NHWC with HWIO."""
-    y = lax.conv_general_dilated(x, p[name + ".W"], (stride, stride), ((pad, pad), (pad, pad)),
-                                 dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    """A convolution of NHWC with HWIO, in as many groups as the weights are for."""
+    w = p[name + ".W"]
+    y = lax.conv_general_dilated(x, w, (stride, stride), ((pad, pad), (pad, pad)),
+                                 dimension_numbers=("NHWC", "HWIO", "NHWC"),
+                                 feature_group_count=x.shape[-1] // w.shape[2])
     return y + p[name + ".b"] if name + ".b" in p else y
 
 
@@ -80,19 +84,22 @@ def max_pooling(x: Any, size: int, stride: int, pad: int = 0) -> Any:
                              ((0, 0), (pad, pad), (pad, pad), (0, 0)))
 
 
-def normalized(p: Any, state: Any, train: bool, name: str, x: Any, stride: int = 1, pad: int = 0) -> Any:
-    """A convolution and batch normalization; new statistics go into ``state``."""
-    x = convolution(p, name + ".conv", x, stride, pad)
-    mean_name, var_name = name + ".bn.avg_mean", name + ".bn.avg_var"
+def batch_norm(p: Any, state: Any, train: bool, name: str, x: Any) -> Any:
+    """Batch normalization of the last axis; new statistics go into ``state``."""
+    mean_name, var_name = name + ".avg_mean", name + ".avg_var"
     if train:
-        count = x.size // x.shape[-1]
-        mean, var = x.mean((0, 1, 2)), x.var((0, 1, 2))
+        count, axes = x.size // x.shape[-1], tuple(range(x.ndim - 1))
+        mean, var = x.mean(axes), x.var(axes)
         state[mean_name] = 0.9 * state[mean_name] + 0.1 * mean
         state[var_name] = 0.9 * state[var_name] + 0.1 * var * (count / max(count - 1, 1))
     else:
         mean, var = state[mean_name], state[var_name]
-    scale = lax.rsqrt(var + 2e-5) * p[name + ".bn.gamma"]
-    return (x - mean) * scale + p[name + ".bn.beta"]
+    return (x - mean) * (lax.rsqrt(var + 2e-5) * p[name + ".gamma"]) + p[name + ".beta"]
+
+
+def normalized(p: Any, state: Any, train: bool, name: str, x: Any, stride: int = 1, pad: int = 0) -> Any:
+    """A convolution and batch normalization."""
+    return batch_norm(p, state, train, name + ".bn", convolution(p, name + ".conv", x, stride, pad))
 
 
 def lenet(p: Any, state: Any, train: bool, x: Any) -> Any:
@@ -157,8 +164,8 @@ def ptb(p: Any, state: Any, train: bool, words: Any) -> Any:
 
 def gates_as_blocks(weights: Any, sizes: Any) -> Any:
     """Chainer keeps the gates a, i, f, o of a unit side by side."""
-    return {name: w.reshape(-1, 4, *w.shape[1:]).swapaxes(0, 1).reshape(w.shape) if name.startswith("lstm") else w
-            for name, w in weights.items()}
+    return {name: w.reshape(-1, 4, *w.shape[1:]).swapaxes(0, 1).reshape(w.shape)
+            if ".upward." in name or ".lateral." in name else w for name, w in weights.items()}
 
 
 def gru_tagger(p: Any, state: Any, train: bool, words: Any) -> Any:
@@ -224,9 +231,8 @@ MODELS = {
     "resnet18": Entry(resnet18, cross_entropy, pictures, pictures=True),
     "ptb_lstm": Entry(ptb, per_step, gates_as_blocks, stacked=True),
     "gru_tagger": Entry(gru_tagger, per_step, tagger_weights, stacked=True),
-    "transformer_block": Entry(block, lambda y: (y * y).mean()),
+    "transformer_block": Entry(block, lambda y: (y * y).mean(), heads=True),
 }
-"""``transformer_block`` alone needs its sizes: its ``forward`` is made by ``forward(heads)``."""
 
 
 def arrays(entry: Entry, given: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -238,6 +244,6 @@ def arrays(entry: Entry, given: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def forward_of(entry: Entry, sizes: dict[str, Any]) -> Callable[..., Any]:
     """The network in these sizes."""
-    return block(sizes["heads"]) if entry.forward is block else entry.forward
+    return entry.forward(sizes["heads"]) if entry.heads else entry.forward
 
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from .case import Case, loss_value, magnitude
 from .jax_models import MODELS, arrays, forward_of
+from .jax_survey import SURVEY
 
 
 def updater(case: Case) -> tuple[Callable[[Any, Any, Any], Any], Callable[[Any], Any]]:
@@ -26,6 +27,18 @@ def updater(case: Case) -> tuple[Callable[[Any, Any, Any], Any], Callable[[Any],
             return each(jnp.add, p, m), m
 
         return momentum, lambda p: each(jnp.zeros_like, p)
+    if case.optimizer == "RMSprop":
+        def rmsprop(p: Any, g: Any, m: Any) -> Any:
+            m = each(lambda s, d: s + (1 - hyper["alpha"]) * (d * d - s), m, g)
+            return each(lambda w, d, s: w - hyper["lr"] * d / (jnp.sqrt(s) + hyper["eps"]), p, g, m), m
+
+        return rmsprop, lambda p: each(jnp.zeros_like, p)
+    if case.optimizer == "AdaGrad":
+        def adagrad(p: Any, g: Any, m: Any) -> Any:
+            m = each(lambda s, d: s + d * d, m, g)
+            return each(lambda w, d, s: w - hyper["lr"] * d / (jnp.sqrt(s) + hyper["eps"]), p, g, m), m
+
+        return adagrad, lambda p: each(jnp.zeros_like, p)
     if case.optimizer == "Adam":
         b1, b2 = hyper["beta1"], hyper["beta2"]
 
@@ -52,13 +65,14 @@ def build(case: Case) -> tuple[Callable[[int], Any], Callable[[int, Any], float]
     if case.card is not None:
         jax.config.update("jax_default_device", jax.devices()[case.card])
         jax.config.update("jax_default_matmul_precision", "highest")
-    entry = MODELS[case.model]
+    entry = {**MODELS, **SURVEY}[case.model]
     forward = forward_of(entry, case.sizes)
     weights = {path.replace("/", "."): array for path, array in case.weights.items()}
+    persistent = weights.keys() - {path.replace("/", ".") for path in case.trained}
     if entry.arrange is not None:
         weights = entry.arrange(weights, case.sizes)
     state = {name: jnp.array(array) for name, array in weights.items()}
-    parameters = {name: state.pop(name) for name in [path.replace("/", ".") for path in case.trained]}
+    parameters = {name: state.pop(name) for name in [*state] if name not in persistent}
     inputs = arrays(entry, case.inputs)
     if case.phase == "infer":
         infer = jax.jit(lambda p, state, inputs: forward(p, state, False, *inputs)[0])

@@ -10,6 +10,9 @@ from .function import StaticFunction as StaticFunction
 from .function import keeping_objects as keeping_objects
 from .function import static_functions as static_functions
 from .function import static_graph as static_graph
+from .step.joined import forget as _forget
+from .step.joined import look as _look
+from .step.joined import updated as _updated
 from .step.update import compiled_update as _compiled_update
 from .trace.python_nodes import static_code as static_code
 from .verify.explain import explain as explain
@@ -17,3 +20,4 @@ from .verify.explain import reports as _reports
 
 _tape.as_one, _tape.compiled_update, _tape.static_functions = _as_one, _compiled_update, static_functions
 _tape.reports = _reports
+_tape.look, _tape.updated, _tape.forget = _look, _updated, _forget

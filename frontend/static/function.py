@@ -91,6 +91,9 @@ class StaticFunction:
                     pass
             if cache is None:
                 cache = static.cache_of(args)
+            joined = cache.joined
+            if joined is not None and not kwargs and (result := joined(args)) is not MISS:
+                return result
             recent = cache.recent
             if recent is not None and not kwargs:
                 try:

@@ -18,7 +18,8 @@ from kusari.configuration import GlobalConfig, LocalConfig
 DEFAULTS = {
     "autotune": False, "compute_mode": None, "cpu_codegen": "llvm", "cudnn_deterministic": False,
     "cudnn_fast_batch_normalization": False,
-    "debug": False, "dtype": np.float32, "enable_backprop": True, "follow_static": True, "in_recomputing": False,
+    "debug": False, "dtype": np.float32, "enable_backprop": True, "follow_static": True,
+    "in_recomputing": False, "join_loops": True,
     "_will_recompute": False, "keep_define_by_run": True, "keep_graph_on_report": False, "lazy_grad_sum": False,
     "train": True, "type_check": True, "use_cudnn": "auto",
     "use_cudnn_tensor_core": "auto", "use_ideep": "never", "use_static_graph": True, "warn_nondeterministic": False,

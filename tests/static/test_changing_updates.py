@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from static.updating import FIRST, LAST, Rows, Run, in_parts, whole
+from static.updating import FIRST, LAST, Rows, Run, in_parts, joined, whole
 
 from kusari import Parameter
 from kusari.optimizer_hooks import WeightDecay
@@ -191,7 +191,7 @@ def _(i: int, s: Run) -> None:
         s.opt.update_loss_scale = lambda: s.opt.set_loss_scale(2.0 ** (i + s.opt.t))
 
 
-@pytest.mark.parametrize("step", [whole, in_parts])
+@pytest.mark.parametrize("step", [whole, in_parts, joined])
 @pytest.mark.parametrize("name", ROWS)
 def test_as_define_by_run(name: str, step: Any) -> None:
     ROWS.check(name, step)

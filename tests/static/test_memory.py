@@ -58,6 +58,7 @@ CHAINS = {"deep": Deep, "dropout": lambda: Deep(dropout=True), "normalized": lam
           "recurrent": Recurrent}
 
 
+@kusari.using_config("join_loops", False)
 def trained(make: Any, memory: Any, whole: bool) -> tuple[Any, list[Any], int, str]:
     """Train for four steps; the chain, its numbers and losses, the bytes of frames, and the text on recomputation."""
     np.random.seed(0)

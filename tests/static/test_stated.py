@@ -7,7 +7,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from static.updating import FIRST, LAST, OwnRule, Rows, Run, in_parts, whole
+from static.updating import FIRST, LAST, OwnRule, Rows, Run, in_parts, joined, whole
 
 from kusari import UpdateRule
 from kusari.optimizer import Hyperparameter
@@ -429,7 +429,7 @@ def _(i: int, s: Run) -> None:
             rule.hyperparam._parent = new
 
 
-@pytest.mark.parametrize("step", [whole, in_parts])
+@pytest.mark.parametrize("step", [whole, in_parts, joined])
 @pytest.mark.parametrize("name", ROWS)
 def test_as_define_by_run(name: str, step: Any) -> None:
     ROWS.check(name, step)

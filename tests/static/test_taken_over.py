@@ -8,7 +8,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from static.updating import FIRST, LAST, Model, OwnRule, Rows, Run, in_parts, whole
+from static.updating import FIRST, LAST, Model, OwnRule, Rows, Run, in_parts, joined, whole
 
 from kusari import Link, Parameter, UpdateRule, Variable
 from kusari.optimizer import GradientMethod
@@ -270,7 +270,7 @@ def _(i: int, s: Run) -> None:
         del s.W.zerograd
 
 
-@pytest.mark.parametrize("step", [whole, in_parts])
+@pytest.mark.parametrize("step", [whole, in_parts, joined])
 @pytest.mark.parametrize("name", ROWS)
 def test_as_define_by_run(name: str, step: Any) -> None:
     ROWS.check(name, step)

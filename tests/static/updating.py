@@ -11,6 +11,7 @@ import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari import static_graph
+from kusari.optimizer import GradientMethod
 from kusari.optimizers import SGD, MomentumSGD
 
 STEPS = 8
@@ -81,7 +82,16 @@ def in_parts(s: Run, x: Any, t: Any) -> None:
     s.opt.update()
 
 
-PART = {whole: "step", in_parts: "parts"}
+def joined(s: Run, x: Any, t: Any) -> None:
+    """The code of steps in parts, which is one schedule where that may be."""
+    model, opt = s.model, s.opt
+    loss = model.loss(x, t)
+    model.cleargrads()
+    loss.backward()
+    opt.update()
+
+
+PART = {whole: "step", joined: "step", in_parts: "parts"}
 Between = Callable[[int, Run], None]
 
 
@@ -134,4 +144,7 @@ class Rows(dict[str, tuple[Callable[[Run], Any], Between, str]]):
                 assert a == b
         steps = s.opt.__dict__.get("_steps")
         made = s.opt._compiled if step is in_parts else steps and [None, *[x for _, x in steps.by_loss.values()]][-1]
+        if step is joined and (type(s.opt).update is not GradientMethod.update or s.opt._loss_scale is not None):
+            assert made is None
+            return
         assert (made is not None) == (self[name][2] in ("whole", PART[step])), str(s.model.static.explain("plan"))

@@ -73,6 +73,7 @@ class ScheduleCache:
         # The fast path to the schedule that ran last: nearly always it is the one to run next.
         self.recent: Callable[[tuple[Any, ...]], Any] | None = None
         self.step: Callable[[Any, tuple[Any, ...], tuple[str, ...]], bool] | None = None  # likewise of the whole step
+        self.joined: Callable[[tuple[Any, ...]], Any] | None = None  # the step of a loop that goes on to its update
         # Schedules of the same signature whose guards do not hold now, and how many traces never ran compiled.
         self._others: dict[Any, list[CacheEntry]] = {}
         self._wasted: dict[Any, int] = {}

@@ -54,6 +54,7 @@ class Step:
     """
 
     plain = False  # whether scales, noise and float16 parameters are beyond what runs it
+    gives_loss = False  # whether the loss is the first result
 
     def __init__(self, optimizer: Any, recording: Recording, memory: str | float = "speed") -> None:
         self.recording = recording
@@ -167,7 +168,9 @@ class Step:
             scale = self.program.scaling.number
             self.program.more.insert(0, (seed, lambda: full(seed, scale())))
             hyper.insert(0, seed)
-        outputs = () if self.results is None else (*self.results.outputs.values, *self.results.saved)
+        outputs = graph.outputs[:1] if self.gives_loss else ()
+        if self.results is not None:
+            outputs = (*self.results.outputs.values, *self.results.saved)
         whole = Graph(
             f"{graph.name}_step", (*graph.inputs, *hyper),
             (*graph.params, *(params[id(p)] for p in unread), *(v for v, _ in states)),
@@ -193,7 +196,7 @@ class Step:
         """Compile the graph; returns it, and a function that makes the arguments of one run."""
         kept = () if self.results is None else self.results.saved
         flags = self.program.flags
-        first = 0 if self.results is None else len(self.results.outputs.values)
+        first = int(self.gives_loss) if self.results is None else len(self.results.outputs.values)
         base = first + len(kept) + len(flags)  # of the gradients
         self._flags = range(first + len(kept), base)
         spent: tuple[int, ...] = ()
@@ -217,11 +220,12 @@ class Step:
             made = arguments_of(compiled, bindings, returned=returned, apart=self.recording.apart,
                                 views={} if self.results is None else self.results.outputs.views, ready=self._clear)
             # Gradients that are an argument or a parameter itself are returned as arrays of their own.
-            self._shared = [returned.index(i) for i in made.shared_results() if i >= base]
+            least = 0 if self.gives_loss else base
+            self._shared = [returned.index(i) for i in made.shared_results() if i >= least]
             return made
         return compiled, arguments
 
-    def __call__(self, leaves: Sequence[Any]) -> bool:
+    def __call__(self, leaves: Sequence[Any]) -> Any:
         """Run the step; returns False, or raises ``Stale``, before anything has happened where it does not fit."""
         program = self.program
         if program.optimizer._reducer is not self._reducer or not program.still_holds():
@@ -257,11 +261,16 @@ class Step:
             count = len(results.outputs.values)
             results.give(call, arrays, found[:count], leaves, state)
             del found[:count]
+        done = self._deliver(leaves, found, scale)
+        if scale is not None:
+            self._settle(scale, flags)
+        return done
+
+    def _deliver(self, leaves: Sequence[Any], found: list[Any], scale: Any) -> Any:
+        """Give gradients to all that gets one; returns whether the step is done."""
         others = self._give(found)
         if others:
             receive([*[leaves[i] for i in self._asking], *self._others], others, scale)
-        if scale is not None:
-            self._settle(scale, flags)
         return True
 
     def _compile_anew(self) -> None:
@@ -342,11 +351,12 @@ class Steps:
     """The compiled steps of one optimizer; not part of what is copied or pickled."""
 
     def __init__(self) -> None:
-        self.by_loss: OrderedDict[int, tuple[Any, Step | None]] = OrderedDict()  # used last comes last
-        self.refused: dict[int, Patience] = {}  # by loss, steps that may be made once the optimizer is another
+        # By loss, and whether the step gives it; the one used last comes last.
+        self.by_loss: OrderedDict[tuple[int, bool], tuple[Any, Step | None]] = OrderedDict()
+        self.refused: dict[tuple[int, bool], Patience] = {}  # steps that may be made once the optimizer is another
         self.made = 0  # large frames, when it was looked at who has them
 
-    def asks_again(self, loss: int) -> bool:
+    def asks_again(self, loss: tuple[int, bool]) -> bool:
         """Whether it is time to look if a step that was refused can be made now."""
         return loss in self.refused and self.refused[loss].over()
 
@@ -392,39 +402,41 @@ def run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], a
         step.in_parts += not done
         return done
     except Stale:
-        del optimizer._steps.by_loss[id(recording)]
+        del optimizer._steps.by_loss[id(recording), False]
     except RunError as changed:
         function.give_up(args, kwargs, changed)
     except NotCompilable as error:
-        optimizer._steps.by_loss[id(recording)] = (weakref.ref(recording), None)
+        optimizer._steps.by_loss[id(recording), False] = (weakref.ref(recording), None)
         cache.note_step(recording, optimizer, None, str(error))
     cache.step = None
     return False
 
 
-def step_of(optimizer: Any, function: StaticFunction, cache: ScheduleCache, recording: Recording) -> Step | None:
+def step_of(optimizer: Any, function: StaticFunction, cache: ScheduleCache, recording: Recording,
+            kind: type[Step] | None = None) -> Step | None:
     """Return the step of an optimizer for a recording of its loss function, made now if it is new; None without one."""
+    made_by: Any = kind or (function.step_class() if recording.place is None else Step)
+    place = id(recording), made_by.gives_loss
     steps: Steps = optimizer.__dict__.get("_steps") or optimizer.__dict__.setdefault("_steps", Steps())
-    known = steps.by_loss.get(id(recording))
-    if known is None or known[0]() is not recording or known[1] is None and steps.asks_again(id(recording)):
+    known = steps.by_loss.get(place)
+    if known is None or known[0]() is not recording or known[1] is None and steps.asks_again(place):
         step, reason = None, ""
         try:
-            kind = function.step_class() if recording.place is None else Step
-            step = kind(optimizer, recording, function.memory)
+            step = made_by(optimizer, recording, function.memory)
         except (NotCompilable, NotStatic) as error:
             reason = str(error)
             if isinstance(error, Refused):
-                steps.refused.setdefault(id(recording), Patience()).begin()
+                steps.refused.setdefault(place, Patience()).begin()
         else:
-            steps.refused.pop(id(recording), None)
-        known = steps.by_loss[id(recording)] = (weakref.ref(recording), step)
+            steps.refused.pop(place, None)
+        known = steps.by_loss[place] = (weakref.ref(recording), step)
         if len(steps.by_loss) > MAX_SCHEDULES:
             first, (_, old) = steps.by_loss.popitem(last=False)
             steps.refused.pop(first, None)
             if old is not None:
                 old.release()
         cache.note_step(recording, optimizer, step, reason)
-    steps.by_loss.move_to_end(id(recording))
+    steps.by_loss.move_to_end(place)
     if steps.made != (now := made()):
         steps.made = now
         if known[1] is not None:
