@@ -150,12 +150,7 @@ class Step:
         params = {id(p): v for v, p in self.recording.parameters}
         unread = [p for p in self.parameters if id(p) not in params]
         params.update((id(p), Value(tensor_type(p._array.dtype, p._array.shape), p.name or "param")) for p in unread)
-        bound = {v: p for v, p in self.recording.parameters}
-        grads = {id(bound[v]): g for v, g in zip(backward.wanted, backward.grads, strict=True)
-                 if v in bound and g is not None}
-        zero = [p for p in self.parameters if id(p) not in grads]
-        for p in zero:  # as an optimizer does with gradients that nothing has set
-            grads[id(p)] = b.full(p._array.shape, 0, p._array.dtype)
+        grads, zero = self._gradients(b)
         nodes = [*graph.nodes, *backward.nodes]
         if self._reducer is not None:
             nodes, grads = self._reduced(self._reducer, [*b.nodes, *nodes], grads, grads.keys() - {id(p) for p in zero})
@@ -184,6 +179,16 @@ class Step:
         self._free.clear()
         if self.results is not None:
             self.results.renew(self.compiled, self._arguments)
+
+    def _gradients(self, b: Builder) -> tuple[dict[int, Value], list[Any]]:
+        """Return the gradients of all parameters by identity, and the parameters whose gradients are zeros."""
+        bound = {v: p for v, p in self.recording.parameters}
+        grads = {id(bound[v]): g for v, g in zip(self.backward.wanted, self.backward.grads, strict=True)
+                 if v in bound and g is not None}
+        zero = [p for p in self.parameters if id(p) not in grads]
+        for p in zero:  # as an optimizer does with gradients that nothing has set
+            grads[id(p)] = b.full(p._array.shape, 0, p._array.dtype)
+        return grads, zero
 
     def _reduced(self, reducer: Any, nodes: list[Any], grads: dict[int, Value], reached: Any) -> Any:
         """Return the nodes with those of a reduction among them, and the means of gradients over the processes."""
