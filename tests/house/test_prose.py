@@ -31,6 +31,7 @@ SEGMENTS SHARE SIGNATURES STEPS STRUCTURES TAPS THREADS TRACES ULPS VECTORS WORD
 NO_QUANTITIES = {
     "frontend/static/follow/follow.py": {"_ONE", "_SAME", "_TWO"},
     "frontend/static/replay/ranks.py": {"_LEAF"},
+    "frontend/static/step/straight_code.py": {"UNTRIED"},
     "frontend/static/trace/copies/kept.py": {"_WITHOUT_REFERENCES"},
     "frontend/static/trace/observer/lookup.py": {"_HEAP_TYPE"},
     "codegen/llvm/scalar/elementary.py": {"_HALF_PI_32", "_PI_A", "_PI_B", "_PI_C"},

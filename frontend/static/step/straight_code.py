@@ -11,12 +11,15 @@ which the code reads nothing but its array: no other function sees the Variable.
 from __future__ import annotations
 
 import dis
+import sys
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
 
+#: The first version of Python whose instructions have not been tried: steps of its loops are made in parts.
+UNTRIED = (3, 14)
 #: Attributes that the code may read of a loss.
 READ = frozenset(("array", "data", "shape", "dtype"))
 #: Names in code that could show its variables to others.
@@ -77,7 +80,8 @@ def sites(code: CodeType) -> tuple[Site, ...]:
     if known is None or known[0]() is not code:
         if len(_known) >= _MOST_FUNCTIONS:
             _known.clear()
-        known = _known[id(code)] = weakref.ref(code), tuple(_found(code))
+        found = tuple(_found(code)) if sys.version_info < UNTRIED else ()
+        known = _known[id(code)] = weakref.ref(code), found
     return known[1]
 
 
