@@ -163,14 +163,13 @@ class FunctionNode:
         elif type(inputs) is not tuple:
             inputs = tuple(inputs)
         arrays = tuple([x._array if isinstance(x, Variable) else x for x in inputs])
-        forward = self.forward
+        device = None
         for array in arrays:
             if type(array) is not _ndarray:
                 if self._check_arrays(inputs, arrays):
                     from .chainerx.variables import applied
                     return applied(self, inputs)
-                if (device := cuda.away(arrays)) is not None:
-                    forward = cuda.bound(forward, device)
+                device = cuda.away(arrays)
                 break
 
         debug = config.debug
@@ -186,11 +185,13 @@ class FunctionNode:
             hook.forward_preprocess(self, arrays)
         try:
             if tape is None:
+                forward = self.forward if device is None else cuda.bound(self.forward, device)
                 outputs = forward(arrays) if kind is None else kind.forward(self, arrays)
             else:
                 template = tape.before(self, inputs)
                 # What an implementation computes inside belongs to this one node.
                 _tape.current.tape = None
+                forward = self.forward if device is None else cuda.bound(self.forward, device)
                 try:
                     outputs = forward(arrays)
                 finally:

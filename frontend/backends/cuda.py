@@ -320,8 +320,9 @@ def bound(function: Callable[..., Any], device: Any) -> Callable[..., Any]:
     return on_device
 
 
-def beside(array: Any, others: list[Any]) -> list[Any]:
-    """Return arrays on the card that another one is on, where it is on one; Variables stay where they are."""
+def beside(x: Any, others: list[Any]) -> list[Any]:
+    """Return arrays on the card that a Variable or an array is on, if it is on one; Variables stay where they are."""
+    array = getattr(x, "_array", x)
     if not others or isinstance(array, numpy.ndarray) or not is_cupy_array(array):
         return others
     return [x if hasattr(x, "creator_node") else array_to_gpu(x, array.device) for x in others]

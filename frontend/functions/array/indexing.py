@@ -380,7 +380,7 @@ def get_item(x: Any, slices: Any) -> Variable:
         IndexError: The index does not fit.
     """
     entries, arrays = encode(_as_chainer_reads(slices))
-    arrays = cuda.beside(getattr(x, "_array", x), arrays)
+    arrays = cuda.beside(x, arrays)
     if not arrays and not any(isinstance(e, tuple) and e and e[0] == "#" for e in entries):
         return GetItem(entries).apply((x,))[0]
     return GetItemAdvanced(entries).apply((x, *arrays))[0]
@@ -404,7 +404,7 @@ def scatter_add(a: Any, slices: Any, b: Any) -> Variable:
     """
     a = as_variable(a)
     entries, arrays = encode(slices)
-    arrays = cuda.beside(a._array, arrays)
+    arrays = cuda.beside(a, arrays)
     if (named := sum(e is not None and e != "..." for e in entries)) > a.ndim:
         raise type_check.InvalidType(f"a.ndim >= {named}", f"{a.ndim}",
                                      "\nInvalid operation is performed in: ScatterAdd (Forward)")

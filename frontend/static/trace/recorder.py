@@ -15,6 +15,7 @@ import numpy as np
 
 from kusari.ir import Node, Op, TokenType, Value, tensor_type
 
+from ...backends.cuda import is_cupy_array
 from ...callsite import short, user_location
 from ...configuration import config, using_config
 from ...function_node import FunctionNode
@@ -140,7 +141,7 @@ class Tape:
         else:
             op = op_of(template)
             attrs = {"function": template, **static_attributes(template), **self.constants.attributes(op, inputs)}
-            attrs.update({"on_card": True} if type(outputs[0]._array) is not np.ndarray else ())
+            attrs.update({"on_card": True} if is_cupy_array(outputs[0]._array) else ())
             if held:
                 attrs["held"] = tuple(held)
             self.append(op, (*values, *held.values()), outputs, attrs)
