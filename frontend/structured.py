@@ -49,15 +49,15 @@ class Structured(FunctionNode):
         formula = self._formula = self.formula(inputs)
         if config.enable_backprop:
             self._input_indexes_to_retain, self._output_indexes_to_retain = formula.retained
-        are_plain = True
+        on_card = False
         for x in inputs:
             if type(x) is not _ndarray:
                 if hasattr(x, "instead"):  # only types matter
                     return tuple([x.instead(v.shape, v.tensor.dtype) for v in formula.outputs])
-                are_plain = False
+                on_card = on_card or not isinstance(x, _ndarray)
         if self.evaluate is not None:
             return self.evaluate(inputs)
-        return formula.compute(*inputs) if are_plain else formula.compute_on(backend.get_array_module(*inputs), inputs)
+        return formula.compute_on(backend.get_array_module(*inputs), inputs) if on_card else formula.compute(*inputs)
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         formula = self._formula or self.formula(self.inputs)

@@ -443,11 +443,11 @@ def test_settings_that_change_often(whole: list[bool]) -> None:
 
 
 def test_loss_in_a_list_is_refused() -> None:
-    """As define-by-run does."""
+    """As define-by-run does: in Chainer it is an AttributeError that does not say so."""
     model = net(static_graph, lambda self, x: [F.sum(self(x))])
     optimizer = SGD(0.1).setup(model)
     for _ in range(3):
-        with pytest.raises(AttributeError):
+        with pytest.raises(TypeError, match="the loss must be a Variable"):
             optimizer.update(model.loss, data(0, 5, 3))
 
 
