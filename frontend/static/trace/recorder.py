@@ -141,9 +141,8 @@ class Tape:
         else:
             op = op_of(template)
             attrs = {"function": template, **static_attributes(template), **self.constants.attributes(op, inputs)}
-            attrs.update({"on_card": True} if is_cupy_array(outputs[0]._array) else ())
-            if held:
-                attrs["held"] = tuple(held)
+            attrs |= {"on_card": True} if is_cupy_array(outputs[0]._array) else {}
+            attrs |= {"held": tuple(held)} if held else {}
             self.append(op, (*values, *held.values()), outputs, attrs)
             if self.observation is not None and not op.is_opaque:
                 self.aliases.made([(v, x._array) for v, x in zip(values, inputs, strict=True)],
