@@ -15,6 +15,7 @@ from kusari.runtime.card.executable import CardExecutable, nodes_without_kernels
 from kusari.runtime.card.kernels import CardLoader, Dialect
 
 from ... import environment
+from ...function_node import FunctionNode
 from ..compile.compile import Compiled
 from ..compile.finished import finished
 from ..compile.memory import description
@@ -79,7 +80,12 @@ def load_on_card(graph: Graph, final: Graph, place: CardPlace, kept: Sequence[Va
 def _loaded(graph: Graph, planned: Plan, program: Program, place: CardPlace, kept: Sequence[Value], about: str,
             started: float) -> Compiled:
     for node in nodes_without_kernels(program, planned):
-        if node.op.name not in CALLED and not node.op.traits & (Trait.OPAQUE | Trait.RANDOM):
+        if node.op.name not in CALLED and not _is_called(node):
             raise NoKernel(node)
     executable = CardExecutable(planned, program, loader(), place.device, environment.text("CUDA_GRAPH") != "0")
     return Compiled(graph, planned, program, executable, time.perf_counter() - started, tuple(kept), about, place)
+
+
+def _is_called(node: Node) -> bool:
+    """Whether Python may run a node on arrays of a card: draws, and functions, which are written for any device."""
+    return bool(node.op.traits & (Trait.OPAQUE | Trait.RANDOM)) or isinstance(node.attrs.get("function"), FunctionNode)
