@@ -23,6 +23,10 @@ WHOLE = {"mushroom_mlp": (13, 12, 768), "elementwise": (2, 2, 512), "mnist_mlp":
          "vgg_cifar": (52, 47, 15360), "resnet18": (116, 78, 156672)}
 QUICK = ("elementwise",)
 
+# A bias of all keys shifts the scores of a softmax: its gradient is rounding, which Adam divides by its own size. How
+# far it can have come is certain, where to is not.
+KEYS = {("transformer_block", "/qkv/b"): (slice(8, 16), 2 * STEPS * 1e-4)}
+
 
 def slowly(names: Any) -> list[Any]:
     return [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in names]
@@ -70,6 +74,10 @@ def test_training_is_that_of_define_by_run(card: Machine, name: str, kind: str) 
         assert cupy_kernels.launches["graphs"] == 1 and cupy_kernels.launches["kernels"] == 0
     wanted = state_of(card, expected)
     for key, x in state_of(card, found).items():
+        if (name, key) in KEYS:
+            keys, furthest = KEYS[name, key]
+            assert np.abs(x[keys] - wanted[key][keys]).max() < furthest
+            x[keys] = wanted[key][keys]
         scale = max(1e-6, float(np.abs(wanted[key]).max()))
         np.testing.assert_allclose(x, wanted[key], rtol=1e-3, atol=2e-5 * scale, err_msg=key)
 
