@@ -63,10 +63,8 @@ ROW, COLUMN = np.array([0, 1, 1], np.int32), np.array([3, 0, 2], np.int32)
 
 
 def marks(row: Row) -> Any:
-    """Rows of the sample are fast tests, or slow ones where they have many kernels; others are for the sweep."""
-    if row in ROWS and not is_sample(row):
-        return SWEEP
-    return pytest.mark.slow if any(part in row.name for part in MANY_KERNELS) else []
+    """The sweep has rows beyond the sample, and those of many kernels, some of which test_rows_compiled.py runs."""
+    return SWEEP if row in ROWS and not is_sample(row) or any(part in row.name for part in MANY_KERNELS) else []
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, marks=marks(row)) for row in (*ROWS, *DRAWN, *OTHERS)
