@@ -10,7 +10,7 @@ comma := ,
 # Other plugins that happen to be installed are neither needed nor wanted.
 PYTEST := $(RUN) -m pytest -q --disable-plugin-autoload -p xdist -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo bench gpu test test-fast lint types docs wheel clean
+.PHONY: help demo bench gpu test test-fast test-sweep lint types docs wheel clean
 .DEFAULT_GOAL := help
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo "make gpu        test and measure a graphics card, in nine minutes, with the Python of PYTHON=; writes benchmarks/gpu.md"
 	@echo "make test       lint, types, documentation and the whole test suite"
 	@echo "make test-fast  the test suite without the slow tests"
+	@echo "make test-sweep  every function on the stand-in for a graphics card"
 	@echo "make lint       ruff"
 	@echo "make types      basedpyright"
 	@echo "make docs       the documentation as a site, in site/; warnings are errors"
@@ -57,6 +58,10 @@ gpu:
 
 test: lint types docs
 	$(PYTEST) tests
+
+# What each kind of row and model has a sample of in `make test`, on the stand-in for a graphics card.
+test-sweep: $(VENV)/ready-dev-$(KEY)
+	$(PYTEST) -m sweep tests/cards
 
 # To make assertions explain themselves takes longer than to collect all tests: only those that fail do. Kernels are
 # kept for the next run, under digests of the code that makes them.

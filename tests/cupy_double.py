@@ -455,6 +455,7 @@ _turn = threading.Lock()
 def cupy(devices: int = 1) -> Iterator[Any]:
     """Context in which ``import cupy`` gives the stand-in, and Kusari has this many cards."""
     from kusari.backends import cuda
+    from kusari.chainerx import get_backend
     module, _ = _modules()
     lazy = [name for name in cuda._lazy() if name in vars(cuda)]
     before = {name: vars(cuda)[name] for name in lazy}
@@ -465,6 +466,7 @@ def cupy(devices: int = 1) -> Iterator[Any]:
         cuda.clear_memo()
         for name in cuda._lazy():
             vars(cuda).pop(name, None)
+        get_backend("cuda")._devices.clear()
     with _turn:
         cupy_streams.count, state.device = devices, 0
         state.streams.clear()

@@ -9,11 +9,15 @@ from typing import Any
 
 import cupy_double
 import numpy as np
+import pytest
 
 from kusari.backends import cuda
 
 _TESTS = {"functions", "cards"}  # whose functions close over arrays
 KINDS = ("cuda",) if cuda.available else ("stand-in",)  # not both: kernels are kept for all of a process
+
+# Beyond a sample, on the stand-in alone: what compiles kernels for it takes minutes, and for a card seconds.
+SWEEP: list[Any] = [pytest.mark.sweep, pytest.mark.slow] if not cuda.available else [pytest.mark.slow]
 
 
 class Machine:

@@ -8,7 +8,7 @@ import cupy_kernels
 import cupy_memory
 import numpy as np
 import pytest
-from cards.machines import Machine
+from cards.machines import SWEEP, Machine
 
 import kusari
 from kusari.commands.models import MODELS, compiled
@@ -22,6 +22,12 @@ WHOLE = {"mushroom_mlp": (13, 12, 768), "elementwise": (2, 2, 512), "mnist_mlp":
          "lenet_cnn": (25, 25, 9472), "ptb_lstm": (89, 34, 12800), "transformer_block": (44, 33, 6656),
          "vgg_cifar": (52, 47, 15360), "resnet18": (116, 78, 156672)}
 QUICK = ("elementwise",)
+# Those that are not left to the sweep.
+SAMPLE = {"mushroom_mlp": ("parts",), "lenet_cnn": ("whole",), "transformer_block": ("whole",)}
+
+# A bias of all keys shifts the scores of a softmax: its gradient is rounding, which Adam divides by its own size. How
+# far it can have come is certain, where to is not.
+KEYS = {("transformer_block", "/qkv/b"): (slice(8, 16), 2 * STEPS * 1e-4)}
 
 
 def slowly(names: Any) -> list[Any]:
@@ -54,8 +60,8 @@ def state_of(card: Machine, chain: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name, kind", [
-    pytest.param(name, kind, marks=[pytest.mark.slow] * (name not in QUICK)) for name in WHOLE
-    for kind in ("whole", "parts")[:1 if name in ("vgg_cifar", "resnet18") else 2]])
+    pytest.param(name, kind, marks=[] if name in QUICK else pytest.mark.slow if kind in SAMPLE.get(name, ()) else SWEEP)
+    for name in WHOLE for kind in ("whole", "parts")])
 def test_training_is_that_of_define_by_run(card: Machine, name: str, kind: str) -> None:
     expected, step = on_card(card, name, kind, static=False)
     for i in range(STEPS):
@@ -70,6 +76,10 @@ def test_training_is_that_of_define_by_run(card: Machine, name: str, kind: str) 
         assert cupy_kernels.launches["graphs"] == 1 and cupy_kernels.launches["kernels"] == 0
     wanted = state_of(card, expected)
     for key, x in state_of(card, found).items():
+        if (name, key) in KEYS:
+            keys, furthest = KEYS[name, key]
+            assert np.abs(x[keys] - wanted[key][keys]).max() < furthest
+            x[keys] = wanted[key][keys]
         scale = max(1e-6, float(np.abs(wanted[key]).max()))
         np.testing.assert_allclose(x, wanted[key], rtol=1e-3, atol=2e-5 * scale, err_msg=key)
 

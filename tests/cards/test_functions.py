@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cards.machines import Machine
-from functions.rows import ROWS, as_tuple, directions
+from cards.machines import SWEEP, Machine
+from functions.rows import ROWS, as_tuple, directions, is_sample
 from functions.table import POSITIVE, Row, X, draw, ints
 
 import kusari
@@ -62,9 +62,13 @@ OTHERS = [Row(name, call, inputs, np.array, gradient=gradient, double=name != "f
 ROW, COLUMN = np.array([0, 1, 1], np.int32), np.array([3, 0, 2], np.int32)
 
 
-@pytest.mark.parametrize("row", [
-    pytest.param(row, marks=pytest.mark.slow if any(part in row.name for part in MANY_KERNELS) else [])
-    for row in (*ROWS, *DRAWN, *OTHERS) if row.name not in LEAVES], ids=str)
+def marks(row: Row) -> Any:
+    """The sweep has rows beyond the sample, and those of many kernels, some of which test_rows_compiled.py runs."""
+    return SWEEP if row in ROWS and not is_sample(row) or any(part in row.name for part in MANY_KERNELS) else []
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, marks=marks(row)) for row in (*ROWS, *DRAWN, *OTHERS)
+                                 if row.name not in LEAVES], ids=str)
 def test_row(row: Row, card: Machine) -> None:
     if row in DRAWN and not card.simulated:
         pytest.skip("CuPy draws other numbers than NumPy")

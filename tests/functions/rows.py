@@ -24,6 +24,34 @@ PARTS = (
 )
 ROWS = [row for part in PARTS for row in part()]
 
+# The most expensive to compile, each of which has a smaller relation among the other rows, in tests/static or in
+# tests/codegen.
+LONG = {"n_step_gru", "n_step_bilstm", "n_step_bigru", "polygamma", "zeta", "connectionist_temporal_classification",
+        "crf1d", "im2col", "shift dilate", "n_step_rnn", "resize_images borders", "resize_images one",
+        "roi_max_align_2d (2, 3)", "n_step_lstm", "shift", "erfinv"}
+
+
+def family(row: Row) -> str:
+    """The function that a row is one of several cases of.
+
+    Convolutions and elementwise functions, with tests of their own in tests/codegen, are one family each.
+    """
+    name = row.name.split()[0]
+    if row.name in ELEMENTWISE:
+        return "elementwise"
+    return "convolution" if "convolution_" in name and "deformable" not in name else name
+
+
+ELEMENTWISE = {row.name for part in (table.unary, table.binary) for row in part()}
+FAMILIES = [None if row.name in LONG else family(row) for row in ROWS]
+
+
+def is_sample(row: Row) -> bool:
+    """Whether a row is in the sample that covers all families: the first of each, and every eighth elementwise one."""
+    i = ROWS.index(row)
+    before = FAMILIES[:i].count(FAMILIES[i])
+    return FAMILIES[i] is not None and before % 8 == 0 and (before == 0 or FAMILIES[i] == "elementwise")
+
 
 def as_tuple(ys: Any) -> tuple[Any, ...]:
     """Return one or several outputs as a tuple."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from functions import table
-from functions.rows import ROWS
+from functions.rows import FAMILIES, ROWS
 from functions.table import Row
 
 import kusari
@@ -15,28 +15,6 @@ import kusari.functions as F
 # These make an array in the call of one that they are given, or one that a function updates, which a static function
 # may not do silently: it warns and runs define-by-run. Other arrays made of numbers and shapes are constants.
 MAKING = {"batch_normalization running": "changes after functions have read it"}
-
-
-# The most expensive to compile, each of which has a smaller relation among the other rows, in tests/static or in
-# tests/codegen.
-LONG = {"n_step_gru", "n_step_bilstm", "n_step_bigru", "polygamma", "zeta", "connectionist_temporal_classification",
-        "crf1d", "im2col", "shift dilate", "n_step_rnn", "resize_images borders", "resize_images one",
-        "roi_max_align_2d (2, 3)", "n_step_lstm", "shift", "erfinv"}
-
-
-def _family(row: Row) -> str:
-    """The function that a row is one of several cases of.
-
-    Convolutions and elementwise functions, with tests of their own in tests/codegen, are one family each.
-    """
-    name = row.name.split()[0]
-    if row.name in ELEMENTWISE:
-        return "elementwise"
-    return "convolution" if "convolution_" in name and "deformable" not in name else name
-
-
-ELEMENTWISE = {row.name for part in (table.unary, table.binary) for row in part()}
-FAMILIES = [None if row.name in LONG else _family(row) for row in ROWS]
 
 
 def _is_long(row: Row) -> bool:

@@ -96,10 +96,14 @@ class Schedule:
         self.plain = self._identical and not self._states and self._state is None
         self._one: Any = None
         self.simple = recording.result if recording.result is VARIABLE else None
-        if recording.place is not None and self._full is not None and not self.checkpointed:
-            every = self.backward_for(recording.differentiable)
+        self._ensure_on_card()
+
+    def _ensure_on_card(self) -> None:
+        """Compile the gradients for a card: where a node has no kernel, the call falls back before anything has run."""
+        if self.recording.place is not None and self._full is not None and not self.checkpointed:
+            every = self.backward_for(self.recording.differentiable)
             if every is not None:
-                every.ensure()  # where a node has no kernel there, the call falls back before anything has run
+                every.ensure()
 
     def _find_leaves(self, reads: Sequence[Value], viewed: frozenset[Value]) -> None:
         """Note which leaves and parameters are inputs, are read by gradients, or want them."""
