@@ -1,6 +1,8 @@
 """Cumulative sums and products in LLVM IR: NumPy's bits, for every place of the axis, target and number of threads."""
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from kernels import assert_untouched, call, guarded
@@ -33,8 +35,8 @@ def test_scans_are_those_of_numpy(shape: tuple[int, ...], axis: int, target: Tar
                 expected = np.cumsum(x, axis) if what == "sum" else np.flip(np.cumsum(np.flip(x, axis), axis), axis)
             (want,) = interpret(Graph("scan", (v,), (), (), tuple(b.nodes), (y,)), [x])
             np.testing.assert_array_equal(want, expected)
-            kernel = scan_kernel(b.nodes[0], target)
-            for threads in (1, 3):
+            for any_size, threads in ((False, 1), (False, 3), (True, 2)):
+                kernel = scan_kernel(b.nodes[0], replace(target, any_size=any_size))
                 out, raw = guarded(shape, np.dtype(dtype))
                 call(kernel, [x, out], threads)
                 np.testing.assert_array_equal(out, want)

@@ -185,21 +185,24 @@ def test_extents_that_hazards_have(model: Callable[[], Any], whole: bool) -> Non
     train(model, ODD if model not in (Pictures, Sentences) else ODD[:9], whole)
 
 
+# With 16 lanes it is a tenth less; each for itself, the first three alone have 600, 700, 1,100 and the last 900.
+MANY = [(Perceptron, 60, 1, 1), (Pictures, 30, 1, 1), (Block, 60, 1, 1), (Words, 60, 1, 1)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("model, most", [(Perceptron, 4), (Pictures, 4), (Block, 9), (Words, 9)])
-def test_sixty_extents_compile_once(model: Callable[[], Any], most: int) -> None:
-    """``most`` times the kernels of one extent are compiled for sixty, and hardly any for the last twenty."""
+@pytest.mark.parametrize("model, count, most, late", MANY)
+def test_many_extents_have_few_kernels(model: Callable[[], Any], count: int, most: int, late: int) -> None:
+    """``most`` kernels are compiled for ``count`` extents, ``late`` of them for the last third."""
     report = loading.default_loader().report
     np.random.seed(0)
     ours, _ = pair(model)
     compiled: list[int] = []
-    for n in np.random.permutation(np.arange(10, 70)):
+    for n in np.random.permutation(np.arange(10, 10 + count)):
         before, given = report.compiled, ours.arguments(int(n))
         for _ in range(2):
             step(ours, given, True, True)
         compiled.append(report.compiled - before)
-    assert sum(compiled) <= most * compiled[0], compiled
-    assert sum(compiled[40:]) <= compiled[1], compiled
+    assert sum(compiled) <= most and sum(compiled[-count // 3:]) <= late, (sum(compiled), compiled)
 
 
 def test_two_extents_have_kernels_of_their_own(loader: Loader) -> None:
