@@ -97,6 +97,8 @@ SHAPES: dict[str, tuple[Callable[..., Kernel], list[Callable[[int], tuple[int, .
     "depth": (lambda t, n: _gemm(t, k=n), [lambda n: (24, n), lambda n: (n, 20), lambda n: (24, 20)]),
     "transposed": (lambda t, n: _gemm(t, n=n, transb=True),
                    [lambda n: (24, 18), lambda n: (n, 18), lambda n: (24, n)]),
+    "transposed rows": (lambda t, n: _gemm(t, m=n, n=64, transb=True),
+                        [lambda n: (n, 18), lambda n: (64, 18), lambda n: (n, 64)]),
     "batch": (lambda t, n: _gemm(t, batch=n),
               [lambda n: (n, 24, 18), lambda n: (n, 18, 20), lambda n: (n, 24, 20)]),
     "pictures": (lambda t, n: _conv(t, n=n),
