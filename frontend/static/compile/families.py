@@ -29,7 +29,7 @@ Write = Callable[[Plan], Program]
 class _Variant:
     """The instances of one kernel with the same pieces, and their form, once there are two.
 
-    Invariant: ``samples`` are those that no form of earlier ones fitted, so each tells numbers apart that were one, and
+    Invariant: no form of the earlier ``samples`` fits a later one, so each tells numbers apart that were one, and
     none is forgotten, which would merge them again. A variant is ``hopeless`` once it would need too many numbers.
     """
 
