@@ -15,7 +15,8 @@ from kusari.ir import Builder, Graph, Value, interpret, tensor_type
 
 
 @pytest.mark.parametrize("shape, axis, target", [
-    pytest.param(*case, target, marks=() if (i + k) % 2 == 0 else pytest.mark.slow, id=f"{case} {target.name}{' any size' * target.any_size}")
+    pytest.param(*case, target, marks=() if (i + k) % 2 == 0 else pytest.mark.slow,
+                 id=f"{case} {target.name}{' any size' * target.any_size}")
     for i, case in enumerate(SCANS)
     for k, target in enumerate((AVX512, AVX2, SSE, GENERIC, *[replace(t, any_size=True) for t in (AVX512, SSE)]))])
 def test_scans_are_those_of_numpy(shape: tuple[int, ...], axis: int, target: Target) -> None:
