@@ -11,9 +11,10 @@ import pytest
 from kusari.codegen.contractions import ConvSpec, GemmSpec
 from kusari.codegen.llvm.contraction.conv.kernel import conv_kernel
 from kusari.codegen.llvm.contraction.gemm.kernel import gemm_kernel
+from kusari.codegen.llvm.data.scan import scan_kernel
 from kusari.codegen.numbers import Form, Kind, lift
 from kusari.codegen.target import AVX2, AVX512, Target
-from kusari.ir import Kernel
+from kusari.ir import Builder, Kernel, Value, tensor_type
 
 TEXT = """; a comment on {n}
 define void @k{n}(ptr noalias %slots, i64 %tid, i64 %nth) {{
@@ -84,16 +85,26 @@ def _conv(target: Target, **sizes: Any) -> Kernel:
         "stride": (1, 1), "pad": (1, 1), "dilate": (1, 1), **sizes}), target)
 
 
+def _scan(target: Target, n: int, reverse: bool) -> Kernel:
+    b = Builder()
+    b.cumsum(Value(tensor_type("float32", (3, n))), 1, reverse)
+    return scan_kernel(b.nodes[0], target)
+
+
 SHAPES: dict[str, tuple[Callable[..., Kernel], list[Callable[[int], tuple[int, ...]]]]] = {
     "rows": (lambda t, n: _gemm(t, m=n), [lambda n: (n, 18), lambda n: (18, 20), lambda n: (n, 20)]),
     "columns": (lambda t, n: _gemm(t, n=n), [lambda n: (24, 18), lambda n: (18, n), lambda n: (24, n)]),
     "depth": (lambda t, n: _gemm(t, k=n), [lambda n: (24, n), lambda n: (n, 20), lambda n: (24, 20)]),
     "transposed": (lambda t, n: _gemm(t, n=n, transb=True),
                    [lambda n: (24, 18), lambda n: (n, 18), lambda n: (24, n)]),
+    "transposed rows": (lambda t, n: _gemm(t, m=n, n=64, transb=True),
+                        [lambda n: (n, 18), lambda n: (64, 18), lambda n: (n, 64)]),
     "batch": (lambda t, n: _gemm(t, batch=n),
               [lambda n: (n, 24, 18), lambda n: (n, 18, 20), lambda n: (n, 24, 20)]),
     "pictures": (lambda t, n: _conv(t, n=n),
                  [lambda n: (n, 4, 9, 9), lambda n: (6, 4, 3, 3), lambda n: (n, 6, 9, 9)]),
+    "sums": (lambda t, n: _scan(t, n, False), [lambda n: (3, n)] * 2),
+    "sums from the end": (lambda t, n: _scan(t, n, True), [lambda n: (3, n)] * 2),
 }
 
 

@@ -1,6 +1,8 @@
 """Cumulative sums and products in LLVM IR: NumPy's bits, for every place of the axis, target and number of threads."""
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from kernels import assert_untouched, call, guarded
@@ -13,8 +15,10 @@ from kusari.ir import Builder, Graph, Value, interpret, tensor_type
 
 
 @pytest.mark.parametrize("shape, axis, target", [
-    pytest.param(*case, target, marks=() if (i + k) % 2 == 0 else pytest.mark.slow, id=f"{case} {target.name}")
-    for i, case in enumerate(SCANS) for k, target in enumerate((AVX512, AVX2, SSE, GENERIC))])
+    pytest.param(*case, target, marks=() if (i + k) % 2 == 0 else pytest.mark.slow,
+                 id=f"{case} {target.name}{' any size' * target.any_size}")
+    for i, case in enumerate(SCANS)
+    for k, target in enumerate((AVX512, AVX2, SSE, GENERIC, *[replace(t, any_size=True) for t in (AVX512, SSE)]))])
 def test_scans_are_those_of_numpy(shape: tuple[int, ...], axis: int, target: Target) -> None:
     for dtype in ("float32", "float64"):
         x = np.random.default_rng(0).normal(size=shape).astype(dtype)

@@ -80,28 +80,57 @@ class _Scan:
         """``count`` rows, square by square; each begins with the last sums of the one before."""
         em, width = self.em, self.width
         whole, rest = divmod(self.n, width)
+        if em.target.any_size and not rest:  # then the last square is always there, and masked
+            whole, rest = whole - 1, width
         start = em.mul(row, self.n)
 
-        def square(i: Index, totals: list[str], breadth: int = width) -> list[str]:
-            at = em.sub(self.n - breadth, em.mul(i, width)) if self.reverse else em.mul(i, width)
+        def square(i: Index, totals: list[str], breadth: int | None = None) -> list[str]:
+            n = width if breadth is None else breadth
+            at = em.sub(self.n - n, em.mul(i, width)) if self.reverse else em.mul(i, width)
             return [self.square(em.add(start, at), count, breadth, totals[0] if totals else "")]
         if not whole:
             square(0, [], rest)
             return
         totals = Carried([vector(self.element, width)], square(0, []))
-        for i in em.each(1, whole, carried=totals):
+        for i in em.each(1, em.size(whole), carried=totals):
             totals.values = square(i, totals.values)
         if rest:
             square(whole, totals.values, rest)
 
-    def square(self, start: Index, count: int, breadth: int, total: str) -> str:
-        """``breadth`` neighbours of ``count`` rows; returns the totals so far, a lane for each row."""
-        em, element, width = self.em, self.element, self.width
+    def square(self, start: Index, count: int, breadth: int | None, total: str) -> str:
+        """``breadth`` neighbours of ``count`` rows, or all; returns the totals so far, a lane for each row."""
+        em, width = self.em, self.width
         places = [em.add(start, i * self.n) for i in range(count)]
-        columns = self.source.turned(places, breadth)
-        for j in reversed(range(breadth)) if self.reverse else range(breadth):
-            total = em.binary(self.instruction, element, width, total, columns[j]) if total else columns[j]
-            columns[j] = total
-        for p, x in zip(places, em.transpose(element, columns), strict=False):
-            self.target.store(x, p, breadth)
+        columns = self.source.turned(places, breadth or width)
+        if breadth is None or not em.target.any_size:
+            for j in self.order(breadth or width):
+                total = columns[j] = self.sum(total, columns[j])
+        else:
+            self.square_of_any(columns, breadth, total)
+        for p, x in zip(places, em.transpose(self.element, columns), strict=False):
+            self.target.store(x, p, breadth or width)
         return total
+
+    def square_of_any(self, columns: list[str], breadth: int, before: str) -> None:
+        """Running totals of all columns, of which the first ``breadth`` count: from the last of those on in reverse."""
+        em, width, total = self.em, self.width, before
+        ty, last = vector(self.element, width), em.size(breadth - 1)
+        for j in self.order(width):
+            x = columns[j]
+            if not self.reverse or j == width - 1:
+                total = self.sum(total, x)
+            else:
+                first = em.compare("eq", last, j)
+                if before:
+                    total = self.sum(em.value(f"select i1 {first}, {ty} {before}, {ty} {total}"), x)
+                else:
+                    total = em.value(f"select i1 {first}, {ty} {x}, {ty} {self.sum(total, x)}")
+            columns[j] = total
+
+    def order(self, n: int) -> range:
+        """The order in which ``n`` columns are summed."""
+        return range(n)[::-1] if self.reverse else range(n)
+
+    def sum(self, total: str, x: str) -> str:
+        """``total`` with one column more; the first is as it is."""
+        return self.em.binary(self.instruction, self.element, self.width, total, x) if total else x

@@ -20,7 +20,6 @@ from kusari.runtime import Loader
 
 ALONE_SIGNATURES = 2      # that come first are compiled for themselves
 SHARED_CALLS = 10_000   # after which an extent gets kernels of its own: they gain a tenth of its time at most
-MOST_SAMPLE_ITEMS = 4       # by which a form is found
 MOST_VARIANT_KINDS = 16     # of one kernel
 
 Write = Callable[[Plan], Program]
@@ -28,10 +27,15 @@ Write = Callable[[Plan], Program]
 
 @dataclass(eq=False)
 class _Variant:
-    """The instances of one kernel with the same pieces, and their form, once there are two."""
+    """The instances of one kernel with the same pieces, and their form, once there are two.
+
+    Invariant: no form of the earlier ``samples`` fits a later one, so each tells numbers apart that were one, and
+    none is forgotten, which would merge them again. A variant is ``hopeless`` once it would need too many numbers.
+    """
 
     samples: list[Lifted]
     form: Form | None = None
+    hopeless: bool = False
 
 
 @dataclass(eq=False)
@@ -103,17 +107,18 @@ class Family:
                     self._add(variants, other, lift(other.kernel))
         lifted = known[kernel] = known.get(kernel) or lift(kernel)
         variant, numbers = self._add(variants, own, lifted), None
-        if variant is None:
+        if variant is None or variant.hopeless:
             return None
         if variant.form is not None:
             numbers = variant.form.numbers_of(lifted)
         if variant.form is None or numbers is None:
             if lifted not in variant.samples:
-                variant.samples = [*variant.samples[-MOST_SAMPLE_ITEMS + 1:], lifted]
+                variant.samples.append(lifted)
             if len(variant.samples) < 2:
                 return None
             form = Form(variant.samples, slots_of(own), kernel.symbol.partition("_")[0])
             if form.count > MOST_NUMBER_OPERANDS:
+                variant.hopeless = True
                 return None
             variant.form = form
             numbers = form.numbers_of(lifted)
@@ -131,7 +136,7 @@ class Family:
         found = variants.get(key)
         if found is None and len(variants) < MOST_VARIANT_KINDS:
             found = variants[key] = _Variant([lifted])
-        elif found is not None and found.form is None and lifted not in found.samples:
+        elif found is not None and found.form is None and not found.hopeless and lifted not in found.samples:
             found.samples.append(lifted)
         return found
 

@@ -65,7 +65,7 @@ def choose(work: Matrices, target: Target) -> Shape:
     for vectors in range(1, min(8, columns) + 1):
         most = min(tile_rows(target, vectors, taken), 8 if conflict else MOST_TILE_ROWS)
         kinds = len(full_tiles(columns, vectors) if target.any_size else full_tiles(work.n, vectors * width))
-        for largest in range(most if target.any_size else max(1, most - 4), most + 1):
+        for largest in range(max(1, most if target.any_size else most - 4), most + 1):
             row_tiles = even_tiles(largest if target.any_size else work.m, largest)
             cost = 0.0
             for r, c in itertools.product(row_tiles, full_tiles(columns, vectors)):
