@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from functions.rows import ROWS
+from functions.rows import LONG, ROWS
 from functions.table import Row
-from functions.test_static import LONG
 
 import kusari
 import kusari.functions as F

@@ -121,7 +121,8 @@ def test_processes_and_memory_end_with_the_one_above(how: signal.Signals, tmp_pa
         while (any(alive(int(p)) for p in pids) or Path("/dev/shm", block).exists()) and time.monotonic() < until:
             time.sleep(0.05)
         assert not any(alive(int(p)) for p in pids) and not Path("/dev/shm", block).exists()
-        assert process.stderr.read().count("Traceback") <= 1
+        # Of a process that is killed, workers that are just writing find no reader.
+        assert how is signal.SIGKILL or process.stderr.read().count("Traceback") <= 1
 
 
 class Model(kusari.Chain):
