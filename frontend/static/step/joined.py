@@ -16,6 +16,7 @@ from threading import get_ident
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from kusari.ir import TensorType
 from kusari.runtime.python_rows import RunError
 
 from ... import tape
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 _CALL = Link.__call__.__code__
 _MOST_LOOKED_AT_CALLS = 8
+LEAST_ELEMENTS = 1 << 16  # of all values of the loss: for less, looking at the frame costs more than one schedule saves
 _WRITES_THROUGH = sys.version_info >= (3, 13)  # a frame's `f_locals` are its variables, and no copy of them
 _OWN_READERS = 3  # of such a copy: the frame, a variable here, and the call that counts them
 
@@ -249,9 +251,18 @@ def look(optimizer: Any, frame: FrameType) -> None:
     if static is None or static.in_session or static.memory != "speed" or static.verifier is not None:
         return
     cache = static.cache_of((model,))
-    if cache.joined is None and cache.entries:
+    if cache.joined is None and any(map(_is_large, cache.entries.values())):
         cache.joined = Joined(static, cache, optimizer, site, frame)
         _looks[optimizer] = _MOST_LOOKED_AT_CALLS
+
+
+def _is_large(entry: Any) -> bool:
+    """Whether the loss of a cache entry computes enough for its step to be joined."""
+    if entry.recording is None:
+        return False
+    graph = entry.recording.graph
+    made = [v for n in graph.nodes for v in n.outputs if isinstance(v.type, TensorType)]
+    return sum([v.tensor.size for v in (*graph.inputs, *graph.params, *made)]) >= LEAST_ELEMENTS
 
 
 def _value(frame: FrameType, name: Name) -> Any:
