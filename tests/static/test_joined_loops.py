@@ -14,6 +14,7 @@ from static.training_loops import IN_PARTS, JOINED, STEPS, Called, Net, Own, Wor
 
 import kusari
 from kusari import optimizers
+from kusari.static.step import joined
 from kusari.static.step.straight_code import UNTRIED, sites
 
 pytestmark = pytest.mark.skipif(sys.version_info >= UNTRIED, reason="loops are made in parts by this version of Python")
@@ -49,6 +50,11 @@ def test_in_parts(loop: Callable[[World], None]) -> None:
     now, before = ran(loop, True), ran(loop, False)
     assert not now.joined
     same(now.state(), before.state())
+
+
+def test_loops_of_little_work_are_made_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joined, "LEAST_ELEMENTS", 1 << 16)
+    assert not ran(clears_after, True).joined
 
 
 @pytest.mark.parametrize("optimizer", [optimizers.SGD, optimizers.MomentumSGD, optimizers.RMSprop])
