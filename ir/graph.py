@@ -64,6 +64,11 @@ class Node:
         """Whether the node must stay, in order with other nodes with effects."""
         return self.op.has_effect
 
+    def on(self, new: Mapping[Value, Value]) -> Node:
+        """Return this node with operands replaced by those of ``new``; the same object if none of them is there."""
+        inputs = tuple([new.get(v, v) for v in self.inputs])
+        return self if inputs == self.inputs else Node(self.op, inputs, self.outputs, self.attrs, self.where)
+
     def __repr__(self) -> str:
         return f"<{self.op.name} at {self.where or '?'}>"
 

@@ -1,36 +1,44 @@
 """Analysis of a graph: definitions and uses, versions of state, slices of rows, and trees of sums."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from kusari.ir import Arg, Builder, Call, Expr, Graph, Node, Value, walk
 
 from .order import Versions, written_values
 
 
-class Analysis:
-    """Definitions, uses and versions of values; ``parts`` maps slices of rows to (whole, start, stop)."""
+class Uses:
+    """Definitions and uses of values: ``made`` has the index of each value's node, ``users`` those of its readers."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+        self.graph, self.nodes = graph, graph.nodes
         self.made = {v: i for i, n in enumerate(graph.nodes) for v in n.outputs}
-        self.readers: dict[Value, list[int]] = {}
+        self.users: dict[Value, list[int]] = {}
         for i, n in enumerate(graph.nodes):
             for v in dict.fromkeys(n.inputs):
-                self.readers.setdefault(v, []).append(i)
+                self.users.setdefault(v, []).append(i)
+        self.outputs = set(graph.outputs)
+        self.written = written_values(graph)
+
+
+class Analysis(Uses):
+    """Versions of values as well; ``parts`` maps slices of rows to (whole, start, stop)."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
         # The position of a value's definition, or its number among the sources: terms are in order of time.
         sources = list(graph.sources())
         self.place = {v: i - len(sources) for i, v in enumerate(sources)}
         self.place.update(self.made)
-        self.outputs = set(graph.outputs)
-        self.written = written_values(graph)
         self.versions = Versions(graph)
         self.parts: dict[Value, tuple[Value, int, int]] = {
             n.output: (n.inputs[0], n.attrs["start"], n.attrs["stop"]) for n in graph.nodes if n.op.name == "part"}
 
     def only_reader(self, v: Value) -> int:
         """The only node that reads ``v``, if ``v`` is no output; else -1."""
-        found = self.readers.get(v, ())
+        found = self.users.get(v, ())
         return found[0] if len(found) == 1 and v not in self.outputs else -1
 
     def partner(self, node: Node) -> Value | None:
@@ -38,8 +46,8 @@ class Analysis:
         first, *rest = node.inputs
         if rest:
             return rest[0] if node.op.name == "matmul" else first
-        for i in self.readers[first]:
-            reader = self.graph.nodes[i]
+        for i in self.users[first]:
+            reader = self.nodes[i]
             if reader.op.name == "matmul" and reader.attrs["transa"] and reader.inputs[0] is first:
                 return reader.inputs[1]
         return None
@@ -73,7 +81,7 @@ def is_sum(node: Node) -> bool:
 
 def sum_tree(analysis: Analysis, root: int) -> tuple[set[int], list[Value]]:
     """The sums inside a sum that have no other reader, and all the terms added up, in order."""
-    nodes = analysis.graph.nodes
+    nodes = analysis.nodes
     inner: set[int] = set()
     leaves: list[Value] = []
     values = list(reversed(nodes[root].inputs))
@@ -100,7 +108,7 @@ def rewrite_sums(graph: Graph, rewrite: SumRewrite) -> Graph:
     analysis = Analysis(graph)
     seen: set[int] = set()
     gone: set[int] = set()
-    instead: dict[int, list[Node]] = {}
+    instead: dict[int, Sequence[Node]] = {}
     for i in range(len(graph.nodes) - 1, -1, -1):
         if i not in seen and is_sum(graph.nodes[i]):
             inner, leaves = sum_tree(analysis, i)
@@ -110,10 +118,12 @@ def rewrite_sums(graph: Graph, rewrite: SumRewrite) -> Graph:
                 nodes, used = built
                 instead[i] = nodes
                 gone.update(inner, used)
-    if not instead:
-        return graph
-    return graph.with_nodes([n for i, node in enumerate(graph.nodes) if i in instead or i not in gone
-                             for n in instead.get(i, (node,))])
+    return with_runs(graph, {**dict.fromkeys(gone, ()), **instead})
+
+
+def with_runs(graph: Graph, instead: Mapping[int, Sequence[Node]]) -> Graph:
+    """Return the graph with runs of nodes in place of some, by their index; the same graph if there are none."""
+    return graph.with_nodes([n for i, node in enumerate(graph.nodes) for n in instead.get(i, (node,))])
 
 
 def total(b: Builder, terms: Sequence[Value]) -> Value:
@@ -127,4 +137,4 @@ def total(b: Builder, terms: Sequence[Value]) -> Value:
 def in_place_of(node: Node, made: Sequence[Node]) -> list[Node]:
     """The nodes ``made``, with the last one's results renamed to the results of ``node``."""
     last = made[-1]
-    return [*made[:-1], Node(last.op, last.inputs, node.outputs, last.attrs, node.where)]
+    return [*made[:-1], replace(last, outputs=node.outputs, where=node.where)]

@@ -7,7 +7,7 @@ always kept. Source: Chen et al., "Training Deep Nets with Sublinear Memory Cost
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kusari.ir import Graph, Node, TensorType, Value
 from kusari.ir.arithmetic import operations
@@ -114,15 +114,13 @@ class Cut:
                 if not self._repeats(maker) or not self._unchanged(again.inputs, made[v], position):
                     raise Needed(roots[v] if roots[v] in made else v)  # a view of a param that is written since
                 results = tuple(Value(u.type, u.hint) for u in again.outputs)
-                clone = Node(again.op, tuple(env.get(u, u) for u in again.inputs), results, again.attrs, again.where)
+                clone = replace(again.on(env), outputs=results)
                 nodes.append(clone)
                 old = maker.outputs if part is None else (v,)
                 env.update((u, new) for u, new in zip(old, results, strict=True) if not known(u))
                 if not maker.op.is_view:
                     clones[clone] = None
-            inputs = tuple(env.get(v, v) for v in node.inputs)
-            same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-            nodes.append(node if same else Node(node.op, inputs, node.outputs, node.attrs, node.where))
+            nodes.append(node.on(env))
         nodes += graph.nodes[done:]
         found = self._slices.absorb(graph.with_nodes(nodes), clones)
         behind = dict.fromkeys(v for n in found.nodes[self.cut:] for v in n.inputs if v in made)

@@ -108,7 +108,7 @@ def _duplicate(regions: Regions, bodies: dict[int, list[int]]) -> None:
             entering = regions.entering(body)
             found = -1
             for v in entering:
-                j = regions.index.get(v, -1)
+                j = regions.made.get(v, -1)
                 fresh = j >= 0 and j not in inside and j not in tried
                 if fresh and _is_cheap(regions, j) and _smaller(regions, j, entering):
                     found = j
@@ -147,7 +147,7 @@ def _assemble(graph: Graph, regions: Regions, bodies: dict[int, list[int]]) -> G
     wanted = dict.fromkeys(graph.outputs)
     live: dict[int, None] = {}  # the first node of a region or a free node that stays, found from the end
     stack = [home[i] for i, n in enumerate(nodes) if n.has_effect]
-    stack.extend(home.get(regions.index[v], regions.index[v]) for v in graph.outputs if v in regions.index)
+    stack.extend(home.get(regions.made[v], regions.made[v]) for v in graph.outputs if v in regions.made)
     while stack:
         g = stack.pop()
         if g in live:
@@ -155,13 +155,13 @@ def _assemble(graph: Graph, regions: Regions, bodies: dict[int, list[int]]) -> G
         live[g] = None
         for v in entering.get(g, nodes[g].inputs):
             wanted[v] = None
-            if v in regions.index:
-                stack.append(home.get(regions.index[v], regions.index[v]))
+            if v in regions.made:
+                stack.append(home.get(regions.made[v], regions.made[v]))
     order = sorted(live)
     # Steps of a loop share their bodies, which are made and analysed once.
     forms: dict[Any, Graph] = {}
     known: dict[Any, tuple[Graph, tuple[int, ...]]] = {}
-    made = [_node(regions, bodies[g], regions.partition.members[g], wanted, forms, known) if g in bodies else nodes[g]
+    made = [[_node(regions, bodies[g], regions.partition.members[g], wanted, forms, known) if g in bodies else nodes[g]]
             for g in order]
     origins = [regions.partition.members[g] if g in bodies else [g] for g in order]
     return arrange(graph, made, origins)

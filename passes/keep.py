@@ -142,19 +142,14 @@ class _Choice:
                     saved[copied[v]] = None
                 elif v in base and v in self._made:
                     saved[v] = None
-            inputs = tuple(copied.get(v, v) for v in node.inputs)
-            nodes.append(Node(node.op, inputs, node.outputs, node.attrs, node.where))
+            nodes.append(node.on(copied))
         return Kept(tuple(saved), tuple(nodes), tuple(b.nodes))
 
 
 def _traits_of(node: Node) -> _Traits:
     if not all(isinstance(v.type, TensorType) for v in (*node.inputs, *node.outputs)):
         return _Traits()
-    fresh = {v: Value(v.type) for v in (*node.inputs, *node.outputs)}
-    inputs = tuple(fresh[v] for v in dict.fromkeys(node.inputs))
-    outputs = tuple(fresh[v] for v in node.outputs)
-    own = Node(node.op, tuple(fresh[v] for v in node.inputs), outputs, node.attrs, node.where)
-    nodes = lower(Graph("node", inputs, (), (), (own,), outputs)).nodes
+    nodes = lower(Graph("node", tuple(dict.fromkeys(node.inputs)), (), (), (node,), node.outputs)).nodes
     cost, elementwise, exact = 0, True, False
     for n in nodes:
         if n.op.name == "map":

@@ -1,6 +1,7 @@
 """Lowering: ops of the frontend become primitives, each by its own ``lower``."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kusari.ir import Arg, Builder, Graph, Node, Op, Value
@@ -21,17 +22,11 @@ def lower(graph: Graph) -> Graph:
     forms: dict[Any, _Form] = {}
     nodes: list[Node] = []
     replaced: dict[Value, Value] = {}
-    waiting = list(reversed(graph.nodes))
-    depth: dict[Node, int] = {}
+    waiting = [(node, 0) for node in reversed(graph.nodes)]
     state = graph.written()
     while waiting:
-        node = waiting.pop()
-        if any(v in replaced for v in node.inputs):
-            inputs = tuple(_follow(replaced, v) for v in node.inputs)
-            fresh = Node(node.op, inputs, node.outputs, node.attrs, node.where)
-            depth[fresh] = depth.pop(node, 0)
-            node = fresh
-        level = depth.pop(node, 0)
+        node, level = waiting.pop()
+        node = node.on({v: latest(replaced, v) for v in node.inputs})
         built = _expand(node, forms) if node.op.lower is not None else None
         if built is None:
             nodes.append(node)
@@ -48,14 +43,13 @@ def lower(graph: Graph) -> Graph:
             replaced[old] = new
             if old.hint and not new.hint and any(new in n.outputs for n in inner):
                 new.hint = old.hint
-        for n in reversed(inner):
-            depth[n] = level + 1
-            waiting.append(n)
+        waiting += [(n, level + 1) for n in reversed(inner)]
     # A lowered node may return a value that another lowered node made.
-    return graph.with_nodes(nodes, [_follow(replaced, v) for v in graph.outputs])
+    return graph.with_nodes(nodes, [latest(replaced, v) for v in graph.outputs])
 
 
-def _follow(replaced: dict[Value, Value], v: Value) -> Value:
+def latest(replaced: Mapping[Value, Value], v: Value) -> Value:
+    """Return the value that replaces ``v`` in the end, or ``v`` itself."""
     while v in replaced:
         v = replaced[v]
     return v

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kusari.ir import Graph, Node, Value
 
@@ -100,17 +100,12 @@ def schedule(keys: Sequence[int], before: Sequence[Iterable[int]]) -> list[int]:
     return order
 
 
-def arrange(graph: Graph, made: Sequence[Node], origins: Sequence[Sequence[int]]) -> Graph:
-    """Return ``graph`` with the nodes ``made``, ordered by data, effects and state.
+def arrange(graph: Graph, made: Sequence[Sequence[Node]], origins: Sequence[Sequence[int]]) -> Graph:
+    """Return ``graph`` with the runs of nodes ``made``, each in order and consecutive, by data, effects and state.
 
     ``origins[k]`` are the indices of the nodes of ``graph`` that ``made[k]`` replaces; nodes without a replacement are
     gone.
     """
-    return arrange_runs(graph, [(node,) for node in made], origins)
-
-
-def arrange_runs(graph: Graph, made: Sequence[Sequence[Node]], origins: Sequence[Sequence[int]]) -> Graph:
-    """The same where runs of several nodes, in order and consecutive, replace some nodes of ``graph``."""
     place = {i: k for k, own in enumerate(origins) for i in own}
     producer = {v: k for k, run in enumerate(made) for n in run for v in n.outputs}
     before = [dict.fromkeys(p for n in run for v in n.inputs if (p := producer.get(v, k)) != k)
@@ -203,6 +198,26 @@ class Partition:
                 self._needs[a].update(self._needs[b])
         self.members[a] = sorted([i for g in groups for i in self.members[g]])
         return a
+
+    def join_runs(self, nodes: Iterable[int]) -> list[list[int]]:
+        """Join nodes to runs that do not wait for each other: each joins the last run or, if it may not, begins one.
+
+        Nodes of groups with other members begin one as well.
+        """
+        runs: list[list[int]] = []
+        for i in nodes:
+            groups = [self.group[runs[-1][0]], self.group[i]] if runs else []
+            if groups and len(self.members[groups[1]]) == 1 and self.are_independent(groups):
+                self.join(*groups)
+                runs[-1].append(i)
+            else:
+                runs.append([i])
+        return runs
+
+    def arranged(self, graph: Graph, made: Mapping[int, Sequence[Node]]) -> Graph:
+        """Return ``graph`` with runs of nodes ``made`` for groups; every other group is a single node."""
+        groups = sorted(set(self.group))  # the number of a group is its first member
+        return arrange(graph, [made.get(g, graph.nodes[g:g + 1]) for g in groups], [self.members[g] for g in groups])
 
     def _leave(self, g: int) -> None:
         """Free the position of a group."""

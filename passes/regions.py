@@ -10,7 +10,8 @@ from kusari.ir.alignment import Alignment, NotANest, align, is_squeeze
 from kusari.ir.nest import TRANSCENDENTAL
 from kusari.ir.product import ROOTS, epilogue_of, product_of
 
-from .order import Partition, dependencies, written_values
+from .analysis import Uses
+from .order import Partition, dependencies
 
 MAX_CALLS = 400          # scalar calls of one kernel: compile time
 NEAR_ELEMENTS = 8        # between neighbours in a slice that a nest reads in place, at most
@@ -91,7 +92,7 @@ def _within(part: Sequence[int], whole: Sequence[int]) -> bool:
     return all(n in rest for n in part)
 
 
-class Regions:
+class Regions(Uses):
     """Grows regions of a graph node by node in execution order.
 
     Invariant: every region is a single node, a legal nest, or a root with elementwise nodes on its product; the regions
@@ -99,22 +100,14 @@ class Regions:
     """
 
     def __init__(self, graph: Graph, epilogues: bool = True) -> None:
-        self.graph = graph
-        self.nodes = graph.nodes
-        self.index = {v: i for i, n in enumerate(graph.nodes) for v in n.outputs}
-        self.written = written_values(graph)
+        super().__init__(graph)
         # A copy of a free node runs where its consumer does, which may be after its operand was written.
         self.free = [is_free(n) and not any(v in self.written for v in n.inputs) for n in graph.nodes]
         self.nest = [fits_a_nest(n) for n in graph.nodes]
         self.root = [epilogues and is_root(n) for n in graph.nodes]
         self.costly = [is_expensive(n) for n in graph.nodes]
         self.calls = [calls(n) for n in graph.nodes]
-        self.kept = dict.fromkeys(graph.outputs)
         self.partition = Partition(self._needs(dependencies(graph)))
-        self.users: dict[Value, list[int]] = {}
-        for i, n in enumerate(graph.nodes):
-            for v in dict.fromkeys(n.inputs):
-                self.users.setdefault(v, []).append(i)
         self.update = self._updates()
         self.rooted = list(self.root)  # by group: whether a member is a root
         self._kinds = [-1] * len(self.nodes)
@@ -146,8 +139,8 @@ class Regions:
 
     def source(self, v: Value) -> Value:
         """The value behind ``v`` and the free nodes that only change its shape."""
-        while v in self.index and self._shows(self.index[v]):
-            v = self.nodes[self.index[v]].inputs[0]
+        while v in self.made and self._shows(self.made[v]):
+            v = self.nodes[self.made[v]].inputs[0]
         return v
 
     def _shows(self, i: int) -> bool:
@@ -163,7 +156,7 @@ class Regions:
         stack = [v]
         while stack:
             u = stack.pop()
-            if u in self.kept:
+            if u in self.outputs:
                 found[-1] = None
             for j in self.users.get(u, ()):
                 if self.free[j]:
@@ -192,7 +185,7 @@ class Regions:
         stack = [i]
         while stack:
             for v in self.nodes[stack.pop()].inputs:
-                j = self.index.get(v, -1)
+                j = self.made.get(v, -1)
                 if j >= 0 and self.free[j] and j not in found:
                     found[j] = None
                     if self.nodes[j].op.name != "slice":
@@ -267,9 +260,9 @@ class Regions:
 
     def _returns(self, members: Sequence[int], entering: Sequence[Value]) -> bool:
         """Whether a member's value comes in again through free nodes outside, as a slice of it that is sliced again."""
-        stack = [self.index[v] for v in entering if v in self.index and self.free[self.index[v]]]
+        stack = [self.made[v] for v in entering if v in self.made and self.free[self.made[v]]]
         while stack:
-            found = [self.index[v] for v in self.nodes[stack.pop()].inputs if v in self.index]
+            found = [self.made[v] for v in self.nodes[stack.pop()].inputs if v in self.made]
             if any(j in members for j in found):
                 return True
             stack += [j for j in found if self.free[j]]
@@ -344,12 +337,12 @@ class Regions:
 
     def _worth_storing(self, outputs: Sequence[Value]) -> bool:
         """Whether a product's kernel should write all of ``outputs``: none that its readers could compute as well."""
-        return all(self.costly[self.index[v]] or any(j < 0 or not self.nest[j] for j in self.readers(v))
+        return all(self.costly[self.made[v]] or any(j < 0 or not self.nest[j] for j in self.readers(v))
                    for v in outputs[1:])
 
     def _producers(self, i: int) -> list[int]:
         """The nodes whose results node ``i`` reads, the latest first."""
-        found = [self.index.get(self.source(v), -1) for v in self.nodes[i].inputs]
+        found = [self.made.get(self.source(v), -1) for v in self.nodes[i].inputs]
         return sorted({j for j in found if j >= 0 and self.nest[j] and not self._has_root(j)}, reverse=True)
 
     def _has_root(self, i: int) -> bool:
@@ -363,7 +356,7 @@ class Regions:
         """The latest few nodes before ``i`` that read a tensor it reads; ``arange`` does not count as one."""
         found: dict[int, None] = {}
         for v in map(self.source, self.nodes[i].inputs):
-            made = self.index.get(v)
+            made = self.made.get(v)
             if v.tensor.size > 1 and (made is None or self.nodes[made].op.name != "arange"):
                 readers = [r for r in self.readers(v) if 0 <= r < i and self.nest[r] and not self._has_root(r)]
                 found.update(dict.fromkeys(readers[-SIBLING_READERS:]))

@@ -8,6 +8,7 @@ import numpy as np
 
 from kusari.ir import Builder, Graph, Node, TensorType, Value
 
+from .lower import latest
 from .order import made_for_caller
 
 
@@ -112,18 +113,11 @@ def rewrite(graph: Graph, rules: Mapping[str, Sequence[Rule]]) -> Graph:
     sweep = _Sweep(graph)
     nodes: list[Node] = []
     replaced: dict[Value, Value] = {}
-
-    def follow(v: Value) -> Value:
-        while v in replaced:
-            v = replaced[v]
-        return v
-
     budget = 1000 + 200 * len(graph.nodes)
     waiting = list(reversed(graph.nodes))
     while waiting:
         node = waiting.pop()
-        if any(v in replaced for v in node.inputs):
-            node = Node(node.op, tuple(map(follow, node.inputs)), node.outputs, node.attrs, node.where)
+        node = node.on({v: latest(replaced, v) for v in node.inputs})
         built = None if node.has_effect else _first(sweep, node, rules.get(node.op.name, ()))
         if built is None:
             nodes.append(node)
@@ -138,7 +132,7 @@ def rewrite(graph: Graph, rules: Mapping[str, Sequence[Rule]]) -> Graph:
             sweep.replace(old, new, node, inner)
         waiting.extend(reversed(inner))
     consts = graph.consts + tuple((v, sweep.consts[v]) for v in sweep.added)
-    result = graph.with_nodes(nodes, [follow(v) for v in graph.outputs])
+    result = graph.with_nodes(nodes, [latest(replaced, v) for v in graph.outputs])
     if sweep.added:
         used = {v for n in result.nodes for v in n.inputs} | set(result.outputs)
         consts = tuple(c for c in consts if c[0] in used or c in graph.consts)

@@ -86,8 +86,7 @@ def _without(whole: Graph, term: Value) -> Graph | None:
             same[n.output] = rest[expr.index]
     if not found:
         return None
-    nodes = [Node(n.op, tuple(same.get(v, v) for v in n.inputs), n.outputs, n.attrs, n.where) for n in nodes]
-    part = canonical(Graph(whole.name, whole.inputs, (), (), tuple(nodes), whole.outputs))
+    part = canonical(Graph(whole.name, whole.inputs, (), (), tuple([n.on(same) for n in nodes]), whole.outputs))
     return part if len(part.inputs) == len(whole.inputs) - 1 else None
 
 

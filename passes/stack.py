@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from kusari.ir import Builder, Graph, Node, Value
 
 from .algebra import simplify_algebra
-from .analysis import Analysis, in_place_of, rewrite_sums, total
+from .analysis import Analysis, in_place_of, rewrite_sums, total, with_runs
 from .order import written_values
 
 FEWEST_STEPS = 8  # of an axis that is brought to the front: fewer, as gates of an LSTM, are read where they lie
@@ -36,7 +36,7 @@ def stack_pads(graph: Graph) -> Graph:
 def _stacked(analysis: Analysis, root: Node, leaves: Sequence[Value]) -> tuple[list[Node], list[int]] | None:
     """The nodes of the sum with fewer terms, and the nodes that they replace; None if nothing changes."""
     b = Builder(root.where)
-    nodes = analysis.graph.nodes
+    nodes = analysis.nodes
     count = Counter(leaves)
     terms: list[Value] = []
     found: dict[int, dict[tuple[int, int], list[int]]] = {}  # axis: (start, stop): makers, in the order of the sum
@@ -107,10 +107,7 @@ def lead_axes(graph: Graph) -> Graph:
         for i in own:
             instead[i] = [*made, *_step(graph.nodes[i], axis, front)]
             made = []
-    if not instead:
-        return graph
-    return simplify_algebra(graph.with_nodes([n for i, node in enumerate(graph.nodes)
-                                              for n in instead.get(i, (node,))]))
+    return simplify_algebra(with_runs(graph, instead)) if instead else graph
 
 
 def _stack(node: Node, axis: int) -> list[Node]:

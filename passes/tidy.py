@@ -43,9 +43,7 @@ def merge_common(graph: Graph) -> Graph:
     written = dict.fromkeys(graph.written(), 0)
     state = {v: r for v, r in graph.roots().items() if r in written}
     for node in graph.nodes:
-        if any(v in replaced for v in node.inputs):
-            inputs = tuple(replaced.get(v, v) for v in node.inputs)
-            node = Node(node.op, inputs, node.outputs, node.attrs, node.where)
+        node = node.on(replaced)
         if node.op.writes and node.inputs:
             written[node.inputs[0]] += 1
         if node.has_effect or node.op.key is None:
