@@ -73,12 +73,14 @@ class Node:
         return f"<{self.op.name} at {self.where or '?'}>"
 
 
-def copied(nodes: Iterable[Node], new: dict[Value, Value]) -> list[Node]:
-    """Return ``nodes`` with operands replaced by ``new``, which also receives their results."""
+def copied(nodes: Iterable[Node], new: dict[Value, Value], where: str | None = None) -> list[Node]:
+    """Return ``nodes``, at another place if ``where`` is given, on operands ``new``, which also receives their results.
+    """
     made: list[Node] = []
     for n in nodes:
         outputs = tuple([Value(v.type, v.hint) for v in n.outputs])
-        made.append(Node(n.op, tuple([new[v] for v in n.inputs]), outputs, n.attrs, n.where))
+        place = n.where if where is None else where
+        made.append(Node(n.op, tuple([new[v] for v in n.inputs]), outputs, n.attrs, place))
         new.update(zip(n.outputs, outputs, strict=True))
     return made
 

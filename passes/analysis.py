@@ -1,10 +1,12 @@
 """Analysis of a graph: definitions and uses, versions of state, slices of rows, and trees of sums."""
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from kusari.ir import Arg, Builder, Call, Expr, Graph, Node, Value, walk
+from kusari.ir import Arg, Builder, Call, Expr, Graph, Node, Value, fold
 
 from .order import Versions, written_values
 
@@ -63,20 +65,19 @@ class Analysis(Uses):
         return b.concat(values, 0)
 
 
-def _adds(expr: Expr) -> tuple[int, ...]:
-    """The operands that an expression adds up, each once; empty when it is no such sum."""
-    calls = [e for e in walk(expr) if isinstance(e, Call)]
-    if not calls or any(e.fn != "add" or len(e.args) != 2 for e in calls):
-        return ()
-    args = [a.index for e in calls for a in e.args if isinstance(a, Arg)]
-    inner = sum(isinstance(a, Call) for e in calls for a in e.args)
-    return tuple(args) if len(args) == len(set(args)) == len(calls) + 1 and inner == len(calls) - 1 else ()
+def only_assigned(users: Sequence[Node]) -> bool:
+    """Whether a value that has these readers only becomes some state."""
+    return bool(users) and all(user.op.name == "assign" for user in users)
 
 
 def is_sum(node: Node) -> bool:
-    """Whether a node only adds up values of one type."""
-    return node.op.name == "map" and bool(_adds(node.attrs["expr"])) and all(
-        v.type == node.output.type for v in node.inputs)
+    """Whether a node only adds up values of one type, each once."""
+    if node.op.name != "map" or any(v.type != node.output.type for v in node.inputs):
+        return False
+    expr: Expr = node.attrs["expr"]
+    terms: set[Any] = fold(expr, lambda e: {e if isinstance(e, Arg) else None}, lambda fn, xs: (
+        xs[0] | xs[1] if fn == "add" and xs[0].isdisjoint(xs[1]) else {None}))
+    return isinstance(expr, Call) and None not in terms
 
 
 def sum_tree(analysis: Analysis, root: int) -> tuple[set[int], list[Value]]:
@@ -96,14 +97,15 @@ def sum_tree(analysis: Analysis, root: int) -> tuple[set[int], list[Value]]:
     return inner, leaves
 
 
-SumRewrite = Callable[[Analysis, Node, Sequence[Value]], "tuple[list[Node], list[int]] | None"]
+Terms = Sequence[tuple[Value, int]]  # each with the node that makes it if the sum alone reads it, once; else -1
+SumRewrite = Callable[[Analysis, Builder, Terms], "tuple[list[Value], list[int]] | None"]
 
 
 def rewrite_sums(graph: Graph, rewrite: SumRewrite) -> Graph:
-    """Return the graph with other nodes for its sums; the same graph if ``rewrite`` finds none.
+    """Return the graph with other terms of its sums; the same graph if ``rewrite`` finds none.
 
-    ``rewrite`` is given the last node of a sum and all its terms, and returns the nodes that make the same value and
-    the nodes that they replace. The new nodes stand where the whole sum stood, so nothing is moved.
+    ``rewrite`` is given the terms of a sum, builds others, and returns those with the nodes that they replace. The new
+    nodes stand where the whole sum stood, so nothing is moved.
     """
     analysis = Analysis(graph)
     seen: set[int] = set()
@@ -113,11 +115,14 @@ def rewrite_sums(graph: Graph, rewrite: SumRewrite) -> Graph:
         if i not in seen and is_sum(graph.nodes[i]):
             inner, leaves = sum_tree(analysis, i)
             seen |= inner
-            built = rewrite(analysis, graph.nodes[i], leaves)
+            count = Counter(leaves)
+            b = Builder(graph.nodes[i].where)
+            built = rewrite(analysis, b, [(v, analysis.made.get(v, -1) if count[v] == 1 and analysis.only_reader(v) >= 0
+                                           else -1) for v in leaves])
             if built is not None:
-                nodes, used = built
-                instead[i] = nodes
-                gone.update(inner, used)
+                total(b, built[0])
+                instead[i] = in_place_of(graph.nodes[i], b.nodes)
+                gone.update(inner, built[1])
     return with_runs(graph, {**dict.fromkeys(gone, ()), **instead})
 
 

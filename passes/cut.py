@@ -38,13 +38,6 @@ class Recomputed:
         return total_bytes(self.kept)
 
 
-class Needed(Exception):
-    """A value cannot be made again."""
-
-    def __init__(self, root: Value) -> None:
-        self.root = root
-
-
 class Cut:
     """A graph cut at a position: the definitions before it, and the values read behind it.
 
@@ -84,8 +77,8 @@ class Cut:
         """Whether operands from outside are the same at a later position."""
         return all(self._versions.before(made, v) == self._versions.before(again, v) for v in values)
 
-    def rebuild(self, kept: Collection[Value]) -> Recomputed:
-        """Return the graph with all but ``kept`` computed again; raises ``Needed`` for a value that must be kept."""
+    def rebuild(self, kept: Collection[Value]) -> Recomputed | Value:
+        """Return the graph with all but ``kept`` computed again, or a value that must be kept as well."""
         graph, made, roots = self.graph, self.made, self.roots
         env: dict[Value, Value] = {}
         nodes: list[Node] = []
@@ -112,7 +105,7 @@ class Cut:
                     stack += reversed(missing)
                     continue
                 if not self._repeats(maker) or not self._unchanged(again.inputs, made[v], position):
-                    raise Needed(roots[v] if roots[v] in made else v)  # a view of a param that is written since
+                    return roots[v] if roots[v] in made else v  # a view of a param that is written since
                 results = tuple(Value(u.type, u.hint) for u in again.outputs)
                 clone = replace(again.on(env), outputs=results)
                 nodes.append(clone)
@@ -129,11 +122,9 @@ class Cut:
     def attempt(self, kept: Collection[Value]) -> Recomputed:
         """The same, keeping more values as they turn out to be needed."""
         kept = self.fixed.union(kept)
-        while True:
-            try:
-                return self.rebuild(kept)
-            except Needed as needed:
-                kept.add(needed.root)
+        while isinstance(found := self.rebuild(kept), Value):
+            kept.add(found)
+        return found
 
     def smallest(self) -> set[Value]:
         """The values of the fewest bytes from which all that cross can be made."""

@@ -8,6 +8,7 @@ from kusari.ir import PRIMITIVES, Arg, Expr, Graph, Node, Value, substitute
 from kusari.ir.alignment import NotANest
 from kusari.ir.product import pointwise_exprs
 
+from .analysis import only_assigned
 from .order import Partition, dependencies
 
 
@@ -21,12 +22,10 @@ def foreach(graph: Graph) -> Graph:
     outputs = dict.fromkeys(graph.outputs)
     found: dict[Any, dict[int, tuple[Value, ...]]] = {}  # the tensors of each update, by the shared rest
     for i, node in enumerate(graph.nodes):
-        if not all(_only_state(users[v], v in outputs) for v in node.outputs):
+        if not all(v not in outputs and only_assigned(users[v]) for v in node.outputs):
             continue
-        form = _form(node)
-        if form is not None:
-            key, own = form
-            found.setdefault(key, {})[i] = own
+        if (form := _form(node)) is not None:
+            found.setdefault(form[0], {})[i] = form[1]
     if all(len(rows) < 2 for rows in found.values()):
         return graph
     partition = Partition(dependencies(graph))
@@ -36,10 +35,6 @@ def foreach(graph: Graph) -> Graph:
             if len(run) > 1:
                 merged[run[0]] = [_join(graph, key[0], key[1], run, [rows[i] for i in run])]
     return partition.arranged(graph, merged) if merged else graph
-
-
-def _only_state(users: list[Node], is_output: bool) -> bool:
-    return bool(users) and not is_output and all(n.op.name == "assign" for n in users)
 
 
 def _form(node: Node) -> tuple[Any, tuple[Value, ...]] | None:
@@ -57,11 +52,9 @@ def _form(node: Node) -> tuple[Any, tuple[Value, ...]] | None:
     else:
         return None
     shape = node.outputs[0].shape
-    if any(v.shape != shape for v in node.outputs):
-        return None
     own = [v for v in node.inputs if v.shape == shape]
     shared = [v for v in node.inputs if v.shape == () and shape != ()]
-    if not own or len(own) + len(shared) != len(node.inputs):
+    if not own or len(own) + len(shared) != len(node.inputs) or any(v.shape != shape for v in node.outputs):
         return None
     if any(v.tensor.dtype.kind not in "fiub" or v.tensor.dtype.itemsize > 8 for v in (*node.inputs, *node.outputs)):
         return None

@@ -6,7 +6,6 @@ planning can arrange it, and slices of a joined result lie in it, so that nothin
 """
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from kusari.ir import Builder, Graph, Node, TensorType, Value
 from kusari.ir.costs import PAGE_BYTES
 
-from .analysis import Analysis, in_place_of, rewrite_sums, total, with_runs
+from .analysis import Analysis, Terms, in_place_of, rewrite_sums, with_runs
 from .order import Partition, arrange, dependencies
 
 JOINED_BYTES = 64 << 20  # of a joined operand or result; then another one begins
@@ -55,17 +54,15 @@ def join_terms(graph: Graph) -> Graph:
     return rewrite_sums(graph, _joined_terms)
 
 
-def _joined_terms(analysis: Analysis, root: Node, leaves: Sequence[Value]) -> tuple[list[Node], list[int]] | None:
-    """The nodes of the sum with joined terms, and the nodes that they replace; None when there is nothing to join."""
+def _joined_terms(analysis: Analysis, b: Builder, leaves: Terms) -> tuple[list[Value], list[int]] | None:
+    """The terms of the sum, joined, and the nodes that they replace; None when there is nothing to join."""
     nodes = analysis.nodes
     groups: dict[Any, list[int]] = {}
     rest: list[Value] = []
-    count = Counter(leaves)
     shown: dict[int, list[int]] = {}  # the nodes of a term: its product and views of it
-    for v in leaves:
-        j = analysis.made.get(v, -1)
+    for v, j in leaves:
         own: list[int] = []
-        while j >= 0 and count[v] == 1 and len(nodes[j].outputs) == 1 and analysis.only_reader(nodes[j].output) >= 0:
+        while j >= 0 and len(nodes[j].outputs) == 1 and analysis.only_reader(nodes[j].output) >= 0:
             own.append(j)
             if nodes[j].op.name != "reshape":
                 break
@@ -78,7 +75,6 @@ def _joined_terms(analysis: Analysis, root: Node, leaves: Sequence[Value]) -> tu
             shown[j] = own
     if all(len(g) < 2 for g in groups.values()):
         return None
-    b = Builder(root.where)
     used: list[int] = []
     terms: list[Value] = []
     for group in groups.values():
@@ -91,10 +87,9 @@ def _joined_terms(analysis: Analysis, root: Node, leaves: Sequence[Value]) -> tu
             node = nodes[run[0]]
             joined = [analysis.concat(b, [nodes[j].inputs[k] for j in run]) for k in range(len(node.inputs))]
             (term,) = b.emit(node.op, *joined, **node.attrs)
-            terms.append(term if term.type == root.output.type else b.reshape(term, root.output.shape))
+            terms.append(b.reshape(term, leaves[0][0].shape))
             used += [i for j in run for i in shown[j]]
-    total(b, (*rest, *terms))
-    return in_place_of(root, b.nodes), used
+    return [*rest, *terms], used
 
 
 # Rows
@@ -137,7 +132,7 @@ def join_rows(graph: Graph) -> Graph:
         k = 1 if key[0] == "take" else 0
         own.sort(key=lambda i: order.get(graph.nodes[i].inputs[k], i))
         each = max(v.tensor.nbytes for i in own for v in (graph.nodes[i].inputs[k], graph.nodes[i].output))
-        for run in _independent(partition, own, each):
+        for run in [run for some in _even(own, each) for run in partition.join_runs(some) if len(run) > 1]:
             nodes = _joined_rows(analysis, partition, run, k)
             bundles[partition.group[run[0]]] = nodes
     return partition.arranged(graph, bundles) if bundles else graph
@@ -151,19 +146,6 @@ def _concat_order(graph: Graph) -> Mapping[Value, int]:
         for v in node.inputs:
             order.setdefault(v, len(order))
     return order
-
-
-def _independent(partition: Partition, own: Sequence[int], each: int) -> list[list[int]]:
-    """Runs of nodes that do not wait for each other, joined in ``partition``."""
-    sets: list[list[int]] = []
-    for run in _even(own, each):
-        groups = [partition.group[i] for i in run]
-        if all(len(partition.members[g]) == 1 for g in groups) and partition.are_independent(groups):
-            partition.join(*groups)
-            sets.append(list(run))
-        else:
-            sets += partition.join_runs(run)
-    return [s for s in sets if len(s) > 1]
 
 
 def _joined_rows(analysis: Analysis, partition: Partition, run: list[int], k: int) -> list[Node]:
@@ -196,19 +178,17 @@ def _next_stage(analysis: Analysis, partition: Partition, group: int, shown: Seq
     readers = [analysis.only_reader(v) for v in shown]
     if -1 in readers or len(set(readers)) < len(readers):
         return None
-    first = nodes[readers[0]]
+    form: Any = None  # the expression, and the other operands
     for i, v in zip(readers, shown, strict=True):
         node = nodes[i]
-        if node.op.name != "map" or node.attrs["expr"] != first.attrs["expr"] or node.output.shape != v.shape:
+        if node.op.name != "map" or node.output.shape != v.shape or not all(
+                u is v or _is_shared(analysis, u, v, start)
+                and analysis.versions.before(i, u) == analysis.versions.before(start, u) for u in node.inputs):
             return None
-        if len(node.inputs) != len(first.inputs):
+        own = node.attrs["expr"], [None if u is v else u for u in node.inputs]
+        if form not in (None, own):
             return None
-        for u, w in zip(node.inputs, first.inputs, strict=True):
-            if (u is v) != (w is shown[0]):
-                return None
-            if u is not v and (u is not w or not _is_shared(analysis, u, v, start)
-                               or analysis.versions.before(i, u) != analysis.versions.before(start, u)):
-                return None
+        form = own
     g = partition.group[group]
     if any(len(partition.members[partition.group[i]]) > 1 or not partition.can_join(g, partition.group[i])
            for i in readers):

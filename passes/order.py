@@ -153,21 +153,7 @@ class Partition:
         group, place = self.group, self._place
         if place[a] > place[b]:
             a, b = b, a
-        low = place[a]
-        seen = {b}
-        stack = [g for node in self._needs[b] if place[g := group[node]] > low]
-        while stack:
-            g = stack.pop()
-            if g in seen:
-                continue
-            seen.add(g)
-            for node in self._needs[g]:
-                other = group[node]
-                if other == a:
-                    return False
-                if place[other] > low and other not in seen:
-                    stack.append(other)
-        return True
+        return all(group[node] != a for g in self._behind((b,), place[a]) for node in self._needs[g])
 
     def are_independent(self, groups: Sequence[int]) -> bool:
         """Whether no path leads from one of the groups to another, so that they may become one."""
@@ -204,6 +190,11 @@ class Partition:
 
         Nodes of groups with other members begin one as well.
         """
+        nodes = list(nodes)
+        every = [self.group[i] for i in nodes]
+        if all(len(self.members[g]) == 1 for g in every) and self.are_independent(every):
+            self.join(*every)
+            return [nodes]
         runs: list[list[int]] = []
         for i in nodes:
             groups = [self.group[runs[-1][0]], self.group[i]] if runs else []

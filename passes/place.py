@@ -67,15 +67,6 @@ def least(blocks: Sequence[Block]) -> int:
     return most
 
 
-def _size(block: Block) -> float:
-    return block.size
-
-
-def _volume(block: Block) -> float:
-    """Size times lifetime: large, short-lived blocks such as scratch of kernels pack closer in this order."""
-    return block.size * (block.dies - block.born + 1)
-
-
 def place(blocks: Sequence[Block]) -> int:
     """Give offsets to the blocks, which come as they are born; returns the end of the last one.
 
@@ -84,9 +75,11 @@ def place(blocks: Sequence[Block]) -> int:
     """
     offsets, end = _offsets(blocks, range(len(blocks)), True)
     bound = least(blocks)
-    for weight in (_size, _volume):
+    sizes: list[float] = [b.size for b in blocks]
+    volumes = [b.size * (b.dies - b.born + 1) for b in blocks]  # so large, short-lived scratch of kernels packs closer
+    for weights in (sizes, volumes):
         if end - bound > max(LEAST_WASTE_BYTES, bound * WASTE_SHARE) and len(blocks) <= MANY_BLOCKS:
-            heavy = sorted(range(len(blocks)), key=lambda i: (-weight(blocks[i]), i))
+            heavy = sorted(range(len(blocks)), key=lambda i: (-weights[i], i))
             other, smaller = _offsets(blocks, heavy, False)
             if smaller < end:
                 offsets, end = other, smaller

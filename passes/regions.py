@@ -109,7 +109,7 @@ class Regions(Uses):
         self.calls = [calls(n) for n in graph.nodes]
         self.partition = Partition(self._needs(dependencies(graph)))
         self.update = self._updates()
-        self.rooted = list(self.root)  # by group: whether a member is a root
+        self.rooted = {i for i, root in enumerate(self.root) if root}  # all nodes of their regions
         self._kinds = [-1] * len(self.nodes)
         self._known_kinds: dict[Any, int] = {}
         self._verdicts: dict[tuple[int, ...], bool] = {}
@@ -139,19 +139,15 @@ class Regions(Uses):
 
     def source(self, v: Value) -> Value:
         """The value behind ``v`` and the free nodes that only change its shape."""
-        while v in self.made and self._shows(self.made[v]):
-            v = self.nodes[self.made[v]].inputs[0]
+        while (i := self.made.get(v, -1)) >= 0 and self.free[i] and (
+                self.nodes[i].op.name in ("reshape", "broadcast_to")):
+            v = self.nodes[i].inputs[0]
         return v
-
-    def _shows(self, i: int) -> bool:
-        """Whether a free node shows its operand, all of it."""
-        return self.free[i] and self.nodes[i].op.name in ("reshape", "broadcast_to")
 
     def readers(self, v: Value) -> tuple[int, ...]:
         """The nodes that read ``v``, directly or through free nodes; -1 is the caller of the graph."""
-        known = self._readers.get(v)
-        if known is not None:
-            return known
+        if v in self._readers:
+            return self._readers[v]
         found: dict[int, None] = {}
         stack = [v]
         while stack:
@@ -163,8 +159,8 @@ class Regions(Uses):
                     stack.append(self.nodes[j].output)
                 else:
                     found[j] = None
-        self._readers[v] = result = tuple(found)
-        return result
+        self._readers[v] = tuple(found)
+        return self._readers[v]
 
     def body(self, members: Sequence[int]) -> list[int]:
         """The members, and the free nodes in front of members in a nest, in execution order.
@@ -221,10 +217,9 @@ class Regions(Uses):
             return False
         # Steps of a loop ask the same question again and again.
         form = (int(growing), *self.form(body, outputs))
-        verdict = self._verdicts.get(form)
-        if verdict is None:
-            verdict = self._verdicts[form] = self._fits(members, body, outputs, entering, growing)
-        return verdict
+        if form not in self._verdicts:
+            self._verdicts[form] = self._fits(members, body, outputs, entering, growing)
+        return self._verdicts[form]
 
     def form(self, body: Sequence[int], outputs: Sequence[Value]) -> tuple[int, ...]:
         """The computation of a body, in numbers: equal for equal bodies."""
@@ -301,14 +296,11 @@ class Regions(Uses):
         for i, root in enumerate(self.root):
             if root:
                 self._grow_epilogue(i)
-        for i, inside in enumerate(self.nest):
-            if inside and not self._has_root(i):
-                for j in self._producers(i):
-                    self._try(j, i)
-        for i, inside in enumerate(self.nest):
-            if inside and not self._has_root(i):
-                for j in self._siblings(i):
-                    self._try(j, i)
+        for others in (self._producers, self._siblings):
+            for i, inside in enumerate(self.nest):
+                if inside and i not in self.rooted:
+                    for j in others(i):
+                        self._try(j, i)
         return self.partition
 
     def _grow_epilogue(self, root: int) -> None:
@@ -333,7 +325,7 @@ class Regions(Uses):
                 if self.legal(wider) and self._worth_storing(self.escaping(wider)):
                     best = len(members)
         if best > 1:
-            self._join(*(p.group[i] for i in members[:best]))
+            self.rooted.update(p.members[p.join(*(p.group[i] for i in members[:best]))])
 
     def _worth_storing(self, outputs: Sequence[Value]) -> bool:
         """Whether a product's kernel should write all of ``outputs``: none that its readers could compute as well."""
@@ -343,14 +335,7 @@ class Regions(Uses):
     def _producers(self, i: int) -> list[int]:
         """The nodes whose results node ``i`` reads, the latest first."""
         found = [self.made.get(self.source(v), -1) for v in self.nodes[i].inputs]
-        return sorted({j for j in found if j >= 0 and self.nest[j] and not self._has_root(j)}, reverse=True)
-
-    def _has_root(self, i: int) -> bool:
-        return self.rooted[self.partition.group[i]]
-
-    def _join(self, *groups: int) -> None:
-        rooted = any(self.rooted[g] for g in groups)
-        self.rooted[self.partition.join(*groups)] = rooted
+        return sorted({j for j in found if j >= 0 and self.nest[j] and j not in self.rooted}, reverse=True)
 
     def _siblings(self, i: int) -> list[int]:
         """The latest few nodes before ``i`` that read a tensor it reads; ``arange`` does not count as one."""
@@ -358,7 +343,7 @@ class Regions(Uses):
         for v in map(self.source, self.nodes[i].inputs):
             made = self.made.get(v)
             if v.tensor.size > 1 and (made is None or self.nodes[made].op.name != "arange"):
-                readers = [r for r in self.readers(v) if 0 <= r < i and self.nest[r] and not self._has_root(r)]
+                readers = [r for r in self.readers(v) if 0 <= r < i and self.nest[r] and r not in self.rooted]
                 found.update(dict.fromkeys(readers[-SIBLING_READERS:]))
         return sorted(found, reverse=True)
 
@@ -370,7 +355,7 @@ class Regions(Uses):
         if not self._compatible(j, i) or not p.can_join(a, b):
             return
         if self.legal(sorted(p.members[a] + p.members[b])):
-            self._join(a, b)
+            p.join(a, b)
 
     def _compatible(self, j: int, i: int) -> bool:
         """A quick test: of two nodes in one nest, the smaller domain is a part of the larger one."""
@@ -381,12 +366,10 @@ class Regions(Uses):
 
     def _largest(self, i: int) -> tuple[int, ...]:
         """The extents above 1 of the largest tensor that a node reads or writes."""
-        found = self._thin.get(i)
-        if found is None:
+        if i not in self._thin:
             node = self.nodes[i]
-            found = _thin(max([v.shape for v in (*node.inputs, *node.outputs)], key=_points))
-            self._thin[i] = found
-        return found
+            self._thin[i] = _thin(max([v.shape for v in (*node.inputs, *node.outputs)], key=_points))
+        return self._thin[i]
 
 
 def _points(shape: tuple[int, ...]) -> tuple[int, int]:

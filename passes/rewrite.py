@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -131,13 +132,11 @@ def rewrite(graph: Graph, rules: Mapping[str, Sequence[Rule]]) -> Graph:
             replaced[old] = new
             sweep.replace(old, new, node, inner)
         waiting.extend(reversed(inner))
-    consts = graph.consts + tuple((v, sweep.consts[v]) for v in sweep.added)
     result = graph.with_nodes(nodes, [latest(replaced, v) for v in graph.outputs])
-    if sweep.added:
-        used = {v for n in result.nodes for v in n.inputs} | set(result.outputs)
-        consts = tuple(c for c in consts if c[0] in used or c in graph.consts)
-        return Graph(result.name, result.inputs, result.params, consts, result.nodes, result.outputs)
-    return result
+    if not sweep.added:
+        return result
+    used = {v for n in result.nodes for v in n.inputs} | set(result.outputs)
+    return replace(result, consts=(*graph.consts, *((v, sweep.consts[v]) for v in sweep.added if v in used)))
 
 
 def _first(sweep: _Sweep, node: Node, rules: Sequence[Rule]) -> tuple[list[Node], tuple[Value, ...]] | None:

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 from kusari.ir import Graph, Node, Value
 
+from .analysis import only_assigned
+
 
 def update_in_parts(graph: Graph) -> Graph:
     """Update parameters with gradients before Python waits for the next ones; the same graph if it does not wait."""
@@ -21,7 +23,7 @@ def update_early(graph: Graph) -> Graph:
     users = graph.users()
     outputs = set(graph.outputs)
     updates = [node for node in graph.nodes if node.op.name == "foreach" and not any(
-        v in outputs or not _assigned(users[v]) for v in node.outputs)]
+        v in outputs or not only_assigned(users[v]) for v in node.outputs)]
     if not updates:
         return graph
     moved = {*updates, *(user for node in updates for v in node.outputs for user in users[v])}
@@ -29,10 +31,7 @@ def update_early(graph: Graph) -> Graph:
     python = -1
     rest = [node for node in graph.nodes if node not in moved]
     for i, node in enumerate(rest):
-        for v in node.outputs:
-            last[v] = i
-        for v in node.inputs:
-            last[roots[v]] = i
+        last.update(dict.fromkeys((*node.outputs, *(roots[v] for v in node.inputs)), i))
         if node.op.is_opaque and not node.op.is_confined:
             python = i
     behind: dict[int, list[Node]] = {}
@@ -49,11 +48,6 @@ def update_early(graph: Graph) -> Graph:
     for i, node in enumerate(rest):
         nodes += [node, *behind.get(i, ())]
     return graph.with_nodes(nodes)
-
-
-def _assigned(users: Sequence[Node]) -> bool:
-    """Whether a value only becomes some state."""
-    return bool(users) and all(user.op.name == "assign" for user in users)
 
 
 def _rows(node: Node) -> list[Node]:
