@@ -153,7 +153,8 @@ class Partition:
         group, place = self.group, self._place
         if place[a] > place[b]:
             a, b = b, a
-        return all(group[node] != a for g in self._behind((b,), place[a]) for node in self._needs[g])
+        between = self._behind((b,), place[a]).difference((b,))
+        return all(group[node] != a for g in between for node in self._needs[g])
 
     def are_independent(self, groups: Sequence[int]) -> bool:
         """Whether no path leads from one of the groups to another, so that they may become one."""
