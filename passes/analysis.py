@@ -76,7 +76,7 @@ def is_sum(node: Node) -> bool:
         return False
     expr: Expr = node.attrs["expr"]
     terms: set[Any] = fold(expr, lambda e: {e if isinstance(e, Arg) else None}, lambda fn, xs: (
-        xs[0] | xs[1] if fn == "add" and xs[0].isdisjoint(xs[1]) else {None}))
+        xs[0] | xs[1] if fn == "add" and len(xs) == 2 and xs[0].isdisjoint(xs[1]) else {None}))
     return isinstance(expr, Call) and None not in terms
 
 
