@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Expr, Graph, Lit, Node, Value, used_args
+from kusari.ir import Arg, Call, Expr, Graph, Lit, Node, Symbol, Value, used_args
 from kusari.ir.symbol import where
 
 from .algebra import on_operands
@@ -41,8 +41,12 @@ def _expand(b: Site, node: Node) -> tuple[Value, ...]:
         if y is not None and pick.count <= MOST_GATHERS:
             return (b.broadcast_to(b.cast(y, x.tensor.dtype), node.output.shape),)
     numbers = b.reshape(numbers, tuple([n if i == axis else 1 for i, n in enumerate(shape)]))
-    chosen = b.map(lambda number, wanted, element: where(number == wanted, element, 0), numbers, position, x)
+    chosen = b.map(_chosen, numbers, position, x)
     return (b.reduce("sum", b.cast(chosen, x.tensor.dtype), axis),)
+
+
+def _chosen(number: Symbol, position: Symbol, x: Symbol) -> Symbol:
+    return where(number == position, x, 0)
 
 
 def _along(v: Value, axis: int, shape: tuple[int, ...]) -> bool:

@@ -186,8 +186,8 @@ class Regions(Uses):
                     found[j] = None
                     if self.nodes[j].op.name != "slice":
                         stack.append(j)
-        self._fronts[i] = result = tuple(found)
-        return result
+        self._fronts[i] = tuple(found)
+        return self._fronts[i]
 
     def escaping(self, members: Sequence[int]) -> list[Value]:
         """The values of ``members`` with readers outside."""

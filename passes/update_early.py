@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kusari.ir import Graph, Node, Value
 
@@ -44,10 +45,8 @@ def update_early(graph: Graph) -> Graph:
         for at, rows in parts.items():
             part = _joined(rows, node.attrs["shared"])
             behind.setdefault(at, []).extend([part, *(user for v in part.outputs for user in users[v])])
-    nodes = behind.get(-1, [])
-    for i, node in enumerate(rest):
-        nodes += [node, *behind.get(i, ())]
-    return graph.with_nodes(nodes)
+    later = [n for i, node in enumerate(rest) for n in (node, *behind.get(i, ()))]
+    return graph.with_nodes([*behind.get(-1, ()), *later])
 
 
 def _rows(node: Node) -> list[Node]:
@@ -60,6 +59,5 @@ def _rows(node: Node) -> list[Node]:
 
 def _joined(rows: Sequence[Node], shared: int) -> Node:
     """Return updates of one tensor each as one node."""
-    first = rows[0]
-    inputs = (*first.inputs[:shared], *(v for row in rows for v in row.inputs[shared:]))
-    return Node(first.op, inputs, tuple(v for row in rows for v in row.outputs), first.attrs, first.where)
+    inputs = (*rows[0].inputs[:shared], *(v for row in rows for v in row.inputs[shared:]))
+    return replace(rows[0], inputs=inputs, outputs=tuple(v for row in rows for v in row.outputs))

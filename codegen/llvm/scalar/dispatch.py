@@ -19,7 +19,7 @@ from ..text.lanes import Lanes
 from ..text.types import BOOL, F16, splat, value_type
 from .casts import as_bool, convert, float_to_half, half_to_float
 from .powers import power_literal
-from .scalars import OF_BOOLS, OF_FLOATS, OF_INTEGERS
+from .scalars import BOOL_BINARY, BOOL_UNARY, FLOAT_BINARY, FLOAT_UNARY, INTEGER_BINARY, INTEGER_UNARY
 
 Typed = tuple[Lanes | int | float | bool, DType | type]  # a value and its dtype, or a literal and its Python type
 
@@ -124,8 +124,12 @@ def apply(fn: str, xs: Sequence[Lanes], loop: Sequence[DType]) -> Lanes:
     else:
         kind = loop[0].kind
     if kind == "f":
-        return _narrow(OF_FLOATS[fn](*map(_widen, xs)), out)
-    return OF_BOOLS[fn](*xs) if kind == "b" else OF_INTEGERS[fn](kind == "u", *xs)
+        xs = [_widen(x) for x in xs]
+        return _narrow(FLOAT_UNARY[fn](*xs) if len(xs) == 1 else FLOAT_BINARY[fn](*xs), out)
+    if kind == "b":
+        return BOOL_UNARY[fn](*xs) if len(xs) == 1 else BOOL_BINARY[fn](*xs)
+    unsigned = kind == "u"
+    return INTEGER_UNARY[fn](unsigned, *xs) if len(xs) == 1 else INTEGER_BINARY[fn](unsigned, *xs)
 
 
 def _widen(x: Lanes) -> Lanes:

@@ -1,4 +1,4 @@
-"""One row per scalar function and dtype kind: the text for operands of the loop's own types."""
+"""One row per scalar function, dtype kind and arity: the text for operands of the loop's own types."""
 from __future__ import annotations
 
 import math
@@ -22,6 +22,9 @@ ULP: dict[str, tuple[float, float]] = {
     "power": (1.0, 1.75), "sqrt": (0.5, 0.5), "sinh": (2.0, 2.25), "cosh": (1.5, 1.5), "tan": (3.25, 3.25),
     "arcsin": (2.25, 2.25), "arccos": (2.25, 2.25), "arctan": (1.75, 2.0), "arctan2": (2.0, 2.0),
 }
+
+Unary = Callable[[Lanes], Lanes]
+Binary = Callable[[Lanes, Lanes], Lanes]
 
 
 def _contract(op: str, a: Lanes, b: Lanes) -> Lanes:
@@ -73,7 +76,7 @@ def _int_sign(unsigned: bool, a: Lanes) -> Lanes:
     return positive if unsigned else a.compare("slt", 0).choose(a.like(-1), positive)
 
 
-OF_FLOATS: dict[str, Callable[..., Lanes]] = {
+FLOAT_UNARY: dict[str, Unary] = {
     "negative": lambda a: -a, "square": lambda a: _contract("fmul", a, a), "sqrt": lambda a: a.call("sqrt"),
     "reciprocal": lambda a: a.like(1.0) / a, "absolute": lambda a: a.call("fabs"), "sign": _sign,
     "floor": lambda a: a.call("floor"), "ceil": lambda a: a.call("ceil"), "rint": lambda a: a.call("nearbyint"),
@@ -84,26 +87,32 @@ OF_FLOATS: dict[str, Callable[..., Lanes]] = {
     "cos": elementary.cos, "tan": elementary.tan, "sinh": elementary.sinh, "cosh": elementary.cosh,
     "tanh": elementary.tanh, "erf": elementary.erf, "erfc": elementary.erfc,
     "arcsin": arctangent.arcsin, "arccos": arctangent.arccos, "arctan": arctangent.arctan,
+}
+FLOAT_BINARY: dict[str, Binary] = {
     "add": lambda a, b: _contract("fadd", a, b), "subtract": lambda a, b: a - b,
     "multiply": lambda a, b: _contract("fmul", a, b), "true_divide": lambda a, b: a / b,
     "floor_divide": lambda a, b: _divmod(a, b)[0], "remainder": lambda a, b: _divmod(a, b)[1],
     "maximum": _extreme("ogt"), "minimum": _extreme("olt"),
     "power": power, "arctan2": arctangent.arctan2,
 }
-OF_BOOLS: dict[str, Callable[..., Lanes]] = {
+BOOL_UNARY: dict[str, Unary] = {
     "absolute": lambda a: a, "floor": lambda a: a, "ceil": lambda a: a, "logical_not": lambda a: ~a,
     "isnan": lambda a: a ^ a, "isinf": lambda a: a ^ a, "isfinite": lambda a: ~(a ^ a),
+}
+BOOL_BINARY: dict[str, Binary] = {
     "add": lambda a, b: a | b, "multiply": lambda a, b: a & b, "maximum": lambda a, b: a | b,
     "minimum": lambda a, b: a & b, "logical_and": lambda a, b: a & b, "logical_or": lambda a, b: a | b,
     "logical_xor": lambda a, b: a ^ b, "bitwise_and": lambda a, b: a & b, "bitwise_or": lambda a, b: a | b,
     "bitwise_xor": lambda a, b: a ^ b,
 }
-# The first argument is whether the operands are unsigned.
-OF_INTEGERS: dict[str, Callable[..., Lanes]] = {
+# The first argument of integer rows is whether the operands are unsigned.
+INTEGER_UNARY: dict[str, Callable[[bool, Lanes], Lanes]] = {
     "negative": lambda u, a: -a, "square": lambda u, a: a * a, "reciprocal": _int_reciprocal,
     "absolute": lambda u, a: a if u else a.compare("slt", 0).choose(-a, a), "sign": _int_sign,
     "floor": lambda u, a: a, "ceil": lambda u, a: a, "isnan": lambda u, a: a.compare("ne", a),
     "isinf": lambda u, a: a.compare("ne", a), "isfinite": lambda u, a: a.compare("eq", a),
+}
+INTEGER_BINARY: dict[str, Callable[[bool, Lanes, Lanes], Lanes]] = {
     "add": lambda u, a, b: a + b, "subtract": lambda u, a, b: a - b, "multiply": lambda u, a, b: a * b,
     "floor_divide": floor_divide_int, "remainder": remainder_int, "power": power_int,
     "maximum": _int_extreme("max"), "minimum": _int_extreme("min"),

@@ -329,5 +329,6 @@ class Direct(ConvWriter[DirectShape]):
                     sums.values = tap(image, line, weight, offset, sums.values)
                 continue
             for t in em.each(0, len(self.taps), carried=sums):
-                sums.values = tap(image, line, *em.row(self.table, t, 2), sums.values)
+                weight, offset = em.row(self.table, t, 2)
+                sums.values = tap(image, line, weight, offset, sums.values)
         return dict(zip(keys, sums.values, strict=True))
