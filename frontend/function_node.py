@@ -9,6 +9,7 @@ from typing import Any
 import numpy
 
 from . import tape as _tape
+from .backends import chainerx as _chainerx
 from .backends import cuda
 from .backends.chainerx import is_chainerx_array
 from .callsite import user_location
@@ -175,8 +176,7 @@ class FunctionNode:
         arrays = tuple(found)
         if not plain:
             if self._check_arrays(inputs, arrays):
-                from .chainerx.variables import applied
-                return applied(self, inputs)
+                return _chainerx.variables.applied(self, inputs)
             device = cuda.away(arrays)
 
         debug = config.debug
@@ -474,16 +474,14 @@ def plain(variable: Variable) -> Variable:
     """Return a Variable of a ChainerX array as one of the array behind it, and any other as it is."""
     if type(variable._array) is _ndarray or not is_chainerx_array(variable._array):
         return variable
-    from .chainerx.variables import carrier_of
-    return carrier_of(variable)
+    return _chainerx.variables.carrier_of(variable)
 
 
 def shown(gradient: Variable | None, x: Variable) -> Variable | None:
     """Return the gradient of a Variable as one of an array like its own: ChainerX's, if it has one."""
     if gradient is None or type(x._array) is _ndarray or not is_chainerx_array(x._array):
         return gradient
-    from .chainerx.variables import shown_on
-    return shown_on(gradient, x._array.device)
+    return _chainerx.variables.shown_on(gradient, x._array.device)
 
 
 def select_gradients(function: FunctionNode, targets: tuple[int, ...], gxs: Any) -> tuple[Any, ...]:
