@@ -201,23 +201,19 @@ def reason(node: Node) -> str:
 _WITH_VARIABLES = frozenset((operator.add, operator.sub, operator.mul, operator.truediv))
 
 
-def of_numbers(tape: Tape, native: Callable[..., Any], operands: tuple[Any, ...],
-               arithmetic: Callable[..., Any] | None) -> Any:
-    """Apply an operator to numbers of which one is computed, recorded on arrays; NotImplemented if that cannot be.
-
-    ``arithmetic`` applies it to arrays, as NumPy's; None of another operator.
+def of_numbers(tape: Tape, native: Callable[..., Any], operands: tuple[Any, ...], on_arrays: Callable[..., Any]) -> Any:
+    """Apply an operator to numbers of which one is computed, recorded ``on_arrays``; NotImplemented if that cannot be.
     """
     if any(issubclass(type(x), Variable) for x in operands):
         return _with_variable(native, *operands)
-    if arithmetic is None or not all(isinstance(x, (np.ndarray, *KINDS)) for x in operands):
+    if not all(isinstance(x, (np.ndarray, *KINDS)) for x in operands):
         return NotImplemented
     plain = [x.kusari_value if isinstance(x, ComputedNumber) else x for x in operands]
     of_numpy = [x.dtype for x in plain if isinstance(x, (np.ndarray, np.generic))]
     if not of_numpy:
         return _of_python(tape, native, operands, plain)
     common = np.result_type(*of_numpy, *[x for x in plain if type(x) in (int, float)])
-    arrays = tuple([_operand(x, common) if isinstance(x, ComputedNumber) else x for x in operands])
-    return arithmetic(*arrays)
+    return on_arrays(*[_operand(x, common) if isinstance(x, ComputedNumber) else x for x in operands])
 
 
 def _with_variable(native: Callable[..., Any], *operands: Any) -> Any:

@@ -25,7 +25,7 @@ def construct(k: Observer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
     o = k.observation
     handler = TYPES.get(cls)
     if handler is not None:
-        return handler(k, args, kwargs)
+        return handler(k, *args, **kwargs)
     if issubclass(cls, np.ndarray) or issubclass(cls, np.generic):
         return operations.function(k, cls, args, kwargs)
     meta = type(cls)

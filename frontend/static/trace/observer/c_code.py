@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .observer import Observer
 
 
-Handler = Callable[["Observer", tuple[Any, ...], dict[str, Any]], Any]
+Handler = Callable[..., Any]  # takes the observer and the arguments of a call
 SCALARS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, range, np.generic, np.dtype)
 GENERATORS = (np.random.RandomState, np.random.Generator, random.Random, np.random.BitGenerator)
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, operator.attrgetter, operator.itemgetter,

@@ -49,7 +49,7 @@ def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         return python(k, f, args, kwargs)
     if kind is types.MethodType:
         if isinstance(f.__self__, GENERATORS):
-            return c_functions.of_generator(k, f, f.__self__, f.__name__, args, kwargs)
+            return c_functions.of_generator(k, f, *args, **kwargs)
         return call(k, f.__func__, (f.__self__, *args), kwargs)
     if kind is functools.partial:
         if f.keywords:
@@ -68,7 +68,7 @@ def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         return _memoized(k, f, args, kwargs)
     special = c_functions.INSTANCES.get(kind)
     if special is not None:
-        return special(k, f, args, kwargs)
+        return special(k, f, *args, **kwargs)
     if issubclass(type(f), Link) and kind.__call__ is Link.__call__:
         return _link(k, f, args, kwargs)
     own = lookup.find(k, kind, "__call__")

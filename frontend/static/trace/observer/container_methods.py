@@ -38,12 +38,10 @@ _OF_ITERABLES = frozenset(("copy", "__add__", "__mul__", "union", "difference", 
                            "symmetric_difference", "fromkeys", "__or__", "__and__", "__sub__"))
 
 
-def of_container(base: type, k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...],
-                 kwargs: dict[str, Any]) -> Any:
+def of_container(base: type, k: Observer, f: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Call a method of a built-in container."""
-    o = k.observation
+    o, x, name = k.observation, f.__self__, f.__name__
     what = containers.name_of(x)
-    args, kwargs = settled(args, f".{name}()"), settled(kwargs, f".{name}()")
     if type(x) not in containers.MUTABLE and name.startswith("__"):  # a method of a subclass calls it
         o.items(x, what)
         effect = name in CHANGES[base] and o.changing(x, what)

@@ -17,6 +17,7 @@ from ...guards.guard import MISSING, shown
 from ..effects import store
 from . import lookup, operations
 from .c_code import wrapped
+from .operators import Operator
 
 if TYPE_CHECKING:
     from .observer import Observer
@@ -143,7 +144,7 @@ def _item_of_default(k: Observer, x: Any, key: Any) -> Any:
 
 
 def _item_of_variable(k: Observer, x: Any, key: Any) -> Any:
-    return k._of_variables(type(x).__getitem__, x, key)
+    return k.of_variables(type(x).__getitem__, x, key)
 
 
 def _item_of_class(k: Observer, x: Any, key: Any) -> Any:
@@ -238,18 +239,18 @@ def _native(x: Any, key: Any, value: Any) -> None:
         x[key] = value
 
 
-def inplace(k: Observer, op: str, a: Any, b: Any, native: Callable[[Any, Any], Any]) -> Any:
+def inplace(k: Observer, op: Operator, a: Any, b: Any) -> Any:
     """Apply an operator in place to a list, set or dictionary."""
-    o, b = k.observation, settled(b, op)
+    o, b = k.observation, settled(b, op.sign)
     if isinstance(b, (dict, set)):
         o.items(b, name_of(b))
         b = b.copy()  # as it is now
     elif not isinstance(b, (int, frozenset)):
         b = list(iterate(k, b))
     effect = o.changing(a, name_of(a))
-    result = native(a, b)
+    result = op.function(a, b)
     if effect:
-        o.changed(native, a, (b,), name_of(a))
+        o.changed(op.function, a, (b,), name_of(a))
     return result
 
 
@@ -299,7 +300,7 @@ def iterate(k: Observer, x: Any) -> Iterable[Any]:
 
 def _of_variable(k: Observer, x: Any) -> Iterable[Any]:
     for i in range(len(x)):
-        yield k._of_variables(type(x).__getitem__, x, i)
+        yield k.of_variables(type(x).__getitem__, x, i)
 
 
 def _steps(k: Observer, x: Any, step: Any) -> Iterable[Any]:

@@ -84,6 +84,12 @@ def find(k: Observer, kind: type, name: str, classes: tuple[type, ...] | None = 
     return value
 
 
+def call_own(k: Observer, x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+    """Call a special method of an object that is written in Python; MISSING where there is none."""
+    found = find(k, type(x), name)
+    return k.call(found, x, *args, **kwargs) if isinstance(found, types.FunctionType) else MISSING
+
+
 def _search(classes: tuple[type, ...], name: str) -> tuple[Any, type | None, tuple[type, ...]]:
     """Return the attribute of a name in classes, the class that has it, and the user's classes before that."""
     for i, cls in enumerate(classes):

@@ -21,16 +21,9 @@ from ...guards.guard import MISSING, is_plain
 from ..net import is_library
 from ..observation import Observation, is_ours
 from . import builtin_functions, calls, containers, lookup, operations, texts
-from .builtin_functions import BINARY, COMPARE, INPLACE, UNARY
+from .operators import BINARY, COMPARE, INPLACE, UNARY, Operator
 
 _SCALARS = frozenset((bool, int, float, complex, str, bytes, type(None)))
-_SPECIAL = {
-    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",
-    "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift"}
-_COMPARED = {"==": ("__eq__", "__eq__"), "!=": ("__ne__", "__ne__"), "<": ("__lt__", "__gt__"),
-             "<=": ("__le__", "__ge__"), ">": ("__gt__", "__lt__"), ">=": ("__ge__", "__le__")}
-_Try = tuple[Any, Any, str]  # an operand, the other one, and the special method of the first
-_ONE_OPERAND = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
 
 
 class Observer:
@@ -146,91 +139,15 @@ class Observer:
 
     def binary(self, op: str, a: Any, b: Any) -> Any:
         """Apply a binary operator."""
-        if self.observation.off or type(a) in _SCALARS and type(b) in _SCALARS:
-            return BINARY[op](plain(a), plain(b))
-        return self._operator(op, a, b, BINARY[op], None)
+        return self.operator(BINARY[op], a, b)
 
     def inplace(self, op: str, a: Any, b: Any) -> Any:
         """Apply a binary operator in place, where the operand has such a one."""
-        if self.observation.off or type(a) in _SCALARS and type(b) in _SCALARS:
-            return INPLACE[op](plain(a), plain(b))
-        if cards.reads(self.observation.tape, f"the operator {op}=", a, b):
-            return INPLACE[op](a, b)
-        if issubclass(type(a), np.ndarray):
-            return operations.inplace(self, INPLACE[op], BINARY[op], a, b)
-        kind = type(a)
-        if kind in containers.MUTABLE:
-            return containers.inplace(self, op, a, b, INPLACE[op])
-        return self._operator(op, a, b, INPLACE[op], f"__i{_SPECIAL[op]}__")
-
-    def _operator(self, op: str, a: Any, b: Any, native: Callable[[Any, Any], Any], own: str | None) -> Any:
-        if isinstance(a, ComputedNumber) or isinstance(b, ComputedNumber):
-            found = operations.of_numbers(self, BINARY[op], a, b)
-            if found is not NotImplemented:
-                return found
-            a, b = settled((a, b), op)
-        if issubclass(type(a), Variable) or issubclass(type(b), Variable):
-            return self._of_variables(native, a, b)
-        if cards.reads(self.observation.tape, f"the operator {op}", a, b):
-            return native(a, b)
-        if issubclass(type(a), np.ndarray) or issubclass(type(b), np.ndarray):
-            return operations.binary(self, native, a, b)
-        name = _SPECIAL[op]
-        tries = _tries(a, b, f"__{name}__", f"__r{name}__")
-        if own is not None:
-            tries.insert(0, (a, b, own))
-        if not _any_in_python(tries):
-            for x in (a, b):
-                if op == "%" or type(x) not in (list, tuple):
-                    containers.look(self, x)
-                elif type(x) is list:
-                    self.observation.items(x, containers.name_of(x))
-            if op == "%" and type(a) is str:
-                b = tuple([texts.shown(self, x) for x in b]) if type(b) is tuple else b if type(b) is dict else (
-                    texts.shown(self, b))
-            with self.observation.tape.net:
-                made = native(a, b)
-            return self.observation.fresh(made) if type(made) in containers.MUTABLE else made
-        result = self._first_result(tries)
-        return native(a, b) if result is NotImplemented else result
-
-    def _first_result(self, tries: list[_Try]) -> Any:
-        """Return the result of the first special method that implements its operands, else NotImplemented."""
-        for x, y, special in tries:
-            found = lookup.find(self, type(x), special)
-            if isinstance(found, types.FunctionType):
-                result = self.call(found, x, y)
-            elif found is MISSING:
-                continue
-            else:
-                with self.observation.tape.net:
-                    result = found(x, y)
-            if result is not NotImplemented:
-                return result
-        return NotImplemented
-
-    def _of_variables(self, native: Callable[..., Any], *operands: Any) -> Any:
-        """Apply an operator of Variables, which is a recorded function."""
-        for x in operands:
-            if isinstance(x, (list, dict)):
-                containers.look(self, x)
-        return native(*operands)
+        return self.operator(INPLACE[op], a, b)
 
     def unary(self, op: str, a: Any) -> Any:
         """Apply a unary operator."""
-        if self.observation.off or type(a) in _SCALARS:
-            return UNARY[op](plain(a))
-        if isinstance(a, ComputedNumber):
-            found = operations.of_numbers(self, UNARY[op], a)
-            return UNARY[op](settled(a, op)) if found is NotImplemented else found
-        if issubclass(type(a), Variable):
-            return self._of_variables(UNARY[op], a)
-        if cards.reads(self.observation.tape, f"the operator {op}", a):
-            return UNARY[op](a)
-        if issubclass(type(a), np.ndarray):
-            return operations.unary(self, UNARY[op], a)
-        found = lookup.find(self, type(a), _ONE_OPERAND[op])
-        return self.call(found, a) if isinstance(found, types.FunctionType) else UNARY[op](a)
+        return self.operator(UNARY[op], a)
 
     def compare(self, op: str, a: Any, b: Any) -> Any:
         """Compare two values."""
@@ -242,31 +159,66 @@ class Observer:
         if op == "in" or op == "not in":
             found = a in b if o.off else containers.contains(self, b, a)
             return found if op == "in" else not found
-        if o.off or type(a) in _SCALARS and type(b) in _SCALARS:
-            return COMPARE[op](plain(a), plain(b))
-        if isinstance(a, ComputedNumber) or isinstance(b, ComputedNumber):
-            found = operations.of_numbers(self, COMPARE[op], a, b)
+        return self.operator(COMPARE[op], a, b)
+
+    def operator(self, op: Operator, *operands: Any) -> Any:
+        """Apply any operator."""
+        o, kinds = self.observation, [*map(type, operands)]
+        if o.off:
+            return op.function(*map(plain, operands))
+        if _SCALARS.issuperset(kinds):
+            return op.function(*operands)
+        is_array = [issubclass(kind, np.ndarray) for kind in kinds]
+        is_written = bool(op.own) and (is_array[0] or kinds[0] in containers.MUTABLE)
+        if not is_written and any([issubclass(kind, ComputedNumber) for kind in kinds]):
+            found = operations.of_numbers(self, op, *operands)
             if found is not NotImplemented:
                 return found
-            a, b = settled((a, b), op)
-        if issubclass(type(a), Variable) or issubclass(type(b), Variable):
-            return self._of_variables(COMPARE[op], a, b)
-        if cards.reads(self.observation.tape, f"the operator {op}", a, b):
-            return COMPARE[op](a, b)
-        if issubclass(type(a), np.ndarray) or issubclass(type(b), np.ndarray):
-            return operations.binary(self, COMPARE[op], a, b)
-        tries = _tries(a, b, *_COMPARED[op])
-        if not _any_in_python(tries):
-            for x in (a, b):
-                containers.look(self, x)
+            operands = settled(operands, op.sign)
+        if not is_written and any([issubclass(kind, Variable) for kind in kinds]):
+            return self.of_variables(op.function, *operands)
+        if cards.reads(o.tape, f"the operator {op.sign}{'=' * bool(op.own)}", *operands):
+            return op.function(*operands)
+        if any(is_array) and (is_array[0] or not is_written):
+            return operations.operator_of_arrays(self, op, *operands)
+        return containers.inplace(self, op, *operands) if is_written else self._operator_of_objects(op, operands)
+
+    def _operator_of_objects(self, op: Operator, operands: tuple[Any, ...]) -> Any:
+        tries = op.tries(*operands)
+        if not any([isinstance(getattr(type(x), method, None), types.FunctionType) for x, _, method in tries]):
+            for x in operands:
+                if op.plain.sign in ("+", "*") and type(x) in (list, tuple):  # whose items it takes as they are
+                    containers.look_at_items(self, x)
+                else:
+                    containers.look(self, x)
+            if op.plain.sign == "%" and type(operands[0]) is str:
+                a, b = operands
+                operands = a, tuple([texts.shown(self, x) for x in b]) if type(b) is tuple else (
+                    b if type(b) is dict else texts.shown(self, b))
             with self.observation.tape.net:
-                return COMPARE[op](a, b)
-        result = self._first_result(tries)
-        if result is not NotImplemented:
-            return result
-        if op == "==":
-            return a is b
-        return a is not b if op == "!=" else COMPARE[op](a, b)
+                made = op.function(*operands)
+            return self.observation.fresh(made) if type(made) in containers.MUTABLE else made
+        for x, others, method in tries:
+            found = lookup.find(self, type(x), method)
+            if found is MISSING:
+                continue
+            if isinstance(found, types.FunctionType):
+                result = self.call(found, x, *others)
+            else:
+                with self.observation.tape.net:
+                    result = found(x, *others)
+            if result is not NotImplemented:
+                return result
+        if op.sign in ("==", "!="):
+            return (operands[0] is operands[1]) is (op.sign == "==")
+        return op.function(*operands)
+
+    def of_variables(self, function: Callable[..., Any], *operands: Any) -> Any:
+        """Apply an operator of Variables, which is a recorded function."""
+        for x in operands:
+            if isinstance(x, (list, dict)):
+                containers.look(self, x)
+        return function(*operands)
 
     def operand(self, x: Any) -> Any:
         """Take note of an operand of a chained comparison, which Python itself makes."""
@@ -390,18 +342,6 @@ class Observer:
         if module is not None:
             self.observation.entry(sys.modules, name, module, f"the module {name}")
         return module
-
-
-def _tries(a: Any, b: Any, mine: str, theirs: str) -> list[_Try]:
-    """Return the special methods of an operator, in the order in which Python tries them."""
-    tries = [(a, b, mine), (b, a, theirs)]
-    if type(b) is not type(a) and issubclass(type(b), type(a)):
-        tries.reverse()
-    return tries
-
-
-def _any_in_python(tries: list[_Try]) -> bool:
-    return any(isinstance(getattr(type(x), special, None), types.FunctionType) for x, _, special in tries)
 
 
 class _Manager:

@@ -26,17 +26,11 @@ from ...trees import array_of
 from .. import numpy_nodes
 from ..numpy_nodes import by_python
 from .c_code import unknown, wrapped
+from .operators import Operator
 
 if TYPE_CHECKING:
     from .observer import Observer
 
-UFUNCS: dict[Any, Any] = {
-    operator.add: np.add, operator.sub: np.subtract, operator.mul: np.multiply, operator.truediv: np.true_divide,
-    operator.floordiv: np.floor_divide, operator.mod: np.remainder, operator.pow: np.power, operator.matmul: np.matmul,
-    operator.and_: np.bitwise_and, operator.or_: np.bitwise_or, operator.xor: np.bitwise_xor,
-    operator.lshift: np.left_shift, operator.rshift: np.right_shift, operator.neg: np.negative,
-    operator.pos: np.positive, operator.invert: np.invert, operator.eq: np.equal, operator.ne: np.not_equal,
-    operator.lt: np.less, operator.le: np.less_equal, operator.gt: np.greater, operator.ge: np.greater_equal}
 _FREE = frozenset(("shape", "dtype", "ndim", "size", "nbytes", "itemsize", "device", "__doc__", "__class__",
                    "__array_priority__"))
 _HARMLESS = {np.shape, np.ndim, np.size, np.result_type, np.iscomplexobj, np.isrealobj, np.broadcast_shapes,
@@ -214,11 +208,10 @@ def look(k: Observer, fn: Callable[[Any], Any], array: Any, name: str) -> Any:
     return _apply(k, _Operation(name, fn, (array,)))
 
 
-def of_numbers(k: Observer, native: Callable[..., Any], *operands: Any) -> Any:
+def of_numbers(k: Observer, op: Operator, *operands: Any) -> Any:
     """Apply an operator to numbers of which one is computed; NotImplemented if that cannot be recorded."""
-    is_arithmetic = native in UFUNCS and not k.observation.off
-    on_arrays = functools.partial(unary if len(operands) == 1 else binary, k, native) if is_arithmetic else None
-    return numpy_nodes.of_numbers(k.observation.tape, native, operands, on_arrays)
+    on_arrays = functools.partial(operator_of_arrays, k, op.plain)
+    return numpy_nodes.of_numbers(k.observation.tape, op.plain.function, operands, on_arrays)
 
 
 def _plain(tree: Any, name: str) -> Any:
@@ -302,33 +295,22 @@ def _foreign(x: Any) -> bool:
     return not isinstance(x, (np.ndarray, np.generic, int, float, complex, str, bytes, list, tuple, type(None)))
 
 
-def binary(k: Observer, native: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
-    """Apply a binary operator of which an operand is an array."""
-    if _foreign(a) or _foreign(b):
-        k.observation.note(f"an operator of NumPy's is applied to a {type(b if _foreign(b) else a).__name__}")
-        return native(a, b)
-    ufunc = UFUNCS.get(native)
+def operator_of_arrays(k: Observer, op: Operator, *operands: Any) -> Any:
+    """Apply an operator of which an operand is an array; one that writes to an array if it is the first."""
     tape = k.observation.tape
-    return _apply(k, _Operation(
-        f"numpy.{ufunc.__name__ if ufunc else native.__name__}", native, (a, b),
-        record=None if ufunc is None else lambda: numpy_calls.of_ufunc(tape, ufunc, (a, b))))
+    if op.own and issubclass(type(operands[0]), np.ndarray):
+        a, b = operands[0], _plain(operands[1], op.function.__name__)
 
-
-def inplace(k: Observer, native: Callable[[Any, Any], Any], plain: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
-    """Apply an operator in place to an array; ``plain`` is the one that makes a new array."""
-    tape, ufunc, b = k.observation.tape, UFUNCS.get(plain), _plain(b, native.__name__)
-
-    def rewrite(x: Any) -> Any:
-        made = None if ufunc is None else numpy_calls.of_ufunc(tape, ufunc, (x, b))
-        return made if made is not None and made.dtype == x.dtype and made.shape == x.shape else None
-    return _apply(k, _Operation(native.__name__, native, (a, b), written=(a,), rewrite=rewrite))
-
-
-def unary(k: Observer, native: Callable[[Any], Any], a: Any) -> Any:
-    """Apply a unary operator to an array."""
-    ufunc = UFUNCS[native]
-    return _apply(k, _Operation(f"numpy.{ufunc.__name__}", native, (a,),
-                                record=lambda: numpy_calls.of_ufunc(k.observation.tape, ufunc, (a,))))
+        def rewrite(x: Any) -> Any:
+            made = numpy_calls.of_ufunc(tape, op.ufunc, (x, b))
+            return made if made is not None and made.dtype == x.dtype and made.shape == x.shape else None
+        return _apply(k, _Operation(op.function.__name__, op.function, (a, b), written=(a,), rewrite=rewrite))
+    odd = [x for x in operands if _foreign(x)]
+    if odd:
+        k.observation.note(f"an operator of NumPy's is applied to a {type(odd[-1]).__name__}")
+        return op.function(*operands)
+    return _apply(k, _Operation(f"numpy.{op.ufunc.__name__}", op.function, operands,
+                                record=lambda: numpy_calls.of_ufunc(tape, op.ufunc, operands)))
 
 
 def identity(k: Observer, a: Any, b: Any) -> None:
