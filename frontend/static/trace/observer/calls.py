@@ -79,7 +79,7 @@ def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if isinstance(own, types.FunctionType):
         return call(k, own, (f, *args), kwargs)
     if hasattr(type(own), "__get__") and not isinstance(own, C_FUNCTIONS):
-        return call(k, lookup.bind(k, own, f, kind, "__call__"), args, kwargs)
+        return call(k, lookup.bind(k, own, f, kind), args, kwargs)
     return unknown(k, f, args, kwargs)
 
 
@@ -96,7 +96,7 @@ def _link(k: Observer, link: Link, args: tuple[Any, ...], kwargs: dict[str, Any]
         found = lookup.find(k, kind, "__call__", kind.__mro__[kind.__mro__.index(Link) + 1:])
         if found is MISSING:
             return Link.__call__(link, *args, **kwargs)
-        forward = lookup.bind(k, found, link, kind, "__call__")
+        forward = lookup.bind(k, found, link, kind)
     if current.__dict__ and current.link_hooks:
         return call(k, call_with_hooks, (link, forward, args, kwargs, None), {})
     return call(k, forward, args, kwargs)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...computed_numbers import settled
-from ...guards.guard import MISSING, shown
+from ...guards.guard import MISSING
 from . import containers
 from .builtin_functions import content
 from .c_code import CALLBACKS, wrapped
@@ -71,7 +71,7 @@ def of_container(base: type, k: Observer, f: Any, /, *args: Any, **kwargs: Any) 
     result = f(*args, **kwargs)
     if effect and base is dict and name == "update":
         for key, value in dict(*args, **kwargs).items():
-            o.stored(x, key, value, f"item {shown(key)} of {what}")
+            o.stored(x, key, value, containers.item_of(x, key))
     elif effect:
         o.changed(functools.partial(_method, name, kwargs), x, args, what)
     return result
@@ -80,27 +80,22 @@ def of_container(base: type, k: Observer, f: Any, /, *args: Any, **kwargs: Any) 
 def _get(k: Observer, x: Any, key: Any, *default: Any) -> Any:
     found = containers.contains(k, x, key) if type(x) is not collections.defaultdict else key in x
     if type(x) in (dict, collections.OrderedDict) or found:
-        k.observation.entry(x, key, dict.get(x, key, MISSING), f"item {shown(key)} of {containers.name_of(x)}")
+        k.observation.entry(x, key, dict.get(x, key, MISSING), containers.item_of(x, key))
     return dict.get(x, key, *default)
 
 
 def _setdefault(k: Observer, x: Any, key: Any, default: Any = None) -> Any:
-    if containers.contains(k, x, key):
-        return containers.read(k, x, key)
-    containers.write(k, x, key, default)
-    return x[key]
+    if not containers.contains(k, x, key):
+        containers.write(k, x, key, default)
+    return containers.read(k, x, key)
 
 
 def _pop(k: Observer, x: Any, key: Any, *default: Any) -> Any:
     if not containers.contains(k, x, key):
         return dict.pop(x, key, *default)
     value = containers.read(k, x, key)
-    _delete(k, x, key)
-    return value
-
-
-def _delete(k: Observer, x: Any, key: Any) -> None:
     containers.write(k, x, key, MISSING)
+    return value
 
 
 def _method(name: str, kwargs: dict[str, Any], x: Any, *args: Any) -> Any:
@@ -109,5 +104,5 @@ def _method(name: str, kwargs: dict[str, Any], x: Any, *args: Any) -> Any:
 
 _OPERATIONS: dict[str, Callable[..., Any]] = {
     "__getitem__": containers.read, "__contains__": containers.contains, "__len__": containers.length,
-    "__setitem__": containers.write, "__delitem__": _delete}
+    "__setitem__": containers.write, "__delitem__": functools.partial(containers.write, value=MISSING)}
 _OF_DICTIONARIES = {**_OPERATIONS, "get": _get, "setdefault": _setdefault, "pop": _pop}
