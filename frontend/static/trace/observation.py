@@ -101,7 +101,7 @@ class Observation:
             self.hooked = entries
             return
         versioned = "attributes" if not isinstance(entries.get("_local_link_hooks"), dict) else None
-        self.guard("hooks", link, None, lambda where: guards.Hooks(link, versioned))
+        self.called_again(guards.has_hooks, (entries,), False, f"the hooks of {type(link).__name__}", versioned)
 
     def fresh_tree(self, x: Any) -> Any:
         """Note that the call has made the containers in the result of a function; returns the result."""
@@ -195,7 +195,7 @@ class Observation:
             at.twin = self._states.get(id(value))
             self._states.setdefault(id(value), at)
 
-    def items(self, container: Any, what: str, versioned: Any = None) -> None:
+    def items(self, container: Any, what: str) -> None:
         """Note that all items of a container were read, as they were before the call changed it."""
         if not self.is_outside(container) or self.off:
             return
@@ -214,20 +214,16 @@ class Observation:
             for i, x in enumerate(container):
                 self.entry(container, i, x, f"item {i} of {what}")
             return
-
-        def make(where: str) -> Guard:
-            made = guards.Items(container, f"the items of {what}", where, versioned)
-            if before is not MISSING:
-                made.value = before
-            return made
-        self.guard("items", container, None, make)
-        for x in guards.items_of(container):
+        items = guards.items_of(container)
+        self.called_again(guards.same_items, (container, items if before is MISSING else before), True,
+                          f"the items of {what}", key=id(container))
+        for x in items:
             self.found(x, f"an item of {what}")
 
     def presence(self, holder: Any, key: Any, what: str) -> None:
         """Note that the presence of an entry counts, not its value: it is about to be deleted."""
         if self.is_outside(holder) and (id(holder), key) not in self._stored and not self.off:
-            self.guard("presence", holder, key, lambda where: guards.Presence(holder, key, what, where))
+            self.called_again(operator.contains, (holder, key), key in holder, f"whether there is {what}")
 
     def length(self, container: Any, what: str) -> None:
         """Note that the number of items of a container was read."""
@@ -236,8 +232,7 @@ class Observation:
         if id(container) in self._changed:
             self.items(container, what)
             return
-        self.guard("length", container, None,
-                   lambda where: guards.Length(container, len(container), f"the number of items of {what}", where))
+        self.called_again(len, (container,), len(container), f"the number of items of {what}")
 
     def kind(self, x: Any) -> None:
         """Note that the class of an object was asked for."""
@@ -267,17 +262,21 @@ class Observation:
     def referred(self, reference: Any, found: Any) -> None:
         """Note that a weak reference was followed. Its object can only die: no guard may keep it alive."""
         self._weak.add(id(found))
-        self.guard("reference", reference, None, lambda where: guards.Liveness(reference, found is not None, where))
+        self.called_again(guards.is_alive, (reference,), found is not None, "the object of a weak reference")
 
-    def called_again(self, function: Callable[..., Any], args: tuple[Any, ...], value: Any, what: str) -> Any:
-        """Guard the result of a function that only looks at state; returns it."""
-        self.guard("call", function, tuple(map(id, args)),
-                   lambda where: guards.CallResult(function, args, value, what, where))
+    def called_again(self, function: Callable[..., Any], args: tuple[Any, ...], value: Any, what: str,
+                     versioned: str | None = None, key: Any = None) -> Any:
+        """Guard the result of a function that only looks at state; returns it.
+
+        ``key`` is that of the guard, where it is not one of all arguments.
+        """
+        self.guard("call", function, tuple(map(id, args)) if key is None else key,
+                   lambda where: guards.CallResult(function, args, value, what, where, versioned))
         return value
 
     def elements(self, array: Any) -> bool:
         """Note that elements of an outside array were read other than by functions; False where no guard sees it."""
-        if self.off:
+        if self.off or id(array) in self._read_elements:
             return True
         place = self._persistent.get(id(array))
         what = f"{place[1]}" if place is not None else self.arrays.get(id(array), (None, "an array"))[1]
@@ -288,8 +287,8 @@ class Observation:
         if place is not None:
             holder, name = place
             self.entry(holder, name, array, name)
-        self.guard("elements", array, None,
-                   lambda where: guards.Elements(array, f"the elements of {what}", where))
+        self.called_again(guards.same_content, (array, guards.content_of(array)), True, f"the elements of {what}",
+                          key=id(array))
         self._read_elements[id(array)] = array
         return True
 
@@ -431,7 +430,7 @@ class Unguarded(Observation):
     def note(self, reason: str) -> None:
         """Only the tape knows which arrays cannot be followed."""
 
-    def items(self, container: Any, what: str, versioned: Any = None) -> None:
+    def items(self, container: Any, what: str) -> None:
         """Nothing is compared later."""
 
     def elements(self, array: Any) -> bool:
