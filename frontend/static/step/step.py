@@ -392,29 +392,44 @@ def run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], a
         function.give_up(args, kwargs, changed)
         return False
     leaves: list[Any] = []
-    key = signature(args, kwargs, leaves)
-    entry = cache.fitting(key)
-    recording = None if entry is None else entry.recording
-    if recording is None or recording.is_tentative:
-        return False
-    step = step_of(optimizer, function, cache, recording)
-    if step is None or (function.verifier is not None and function.verifier.step()):
+    recording = recorded(cache, args, kwargs, leaves)
+    step = None if recording is None else step_of(optimizer, function, cache, recording)
+    if recording is None or step is None or (function.verifier is not None and function.verifier.step()):
         return False
     types = None if function.verifier is not None else ArrayTypes.of(given, leaves)
     cache.step = None if types is None else fast_path(optimizer, types, names, recording.checks, step)
     try:
-        done = step(leaves)
-        step.in_parts += not done
-        return done
-    except Stale:
-        del optimizer._steps.by_loss[id(recording), False]
+        done = attempt(step, cache, leaves)
     except RunError as changed:
+        done = None
         function.give_up(args, kwargs, changed)
+    if done is None:
+        cache.step = None
+        return False
+    step.in_parts += not done
+    return done
+
+
+def recorded(cache: ScheduleCache, args: tuple[Any, ...], kwargs: dict[str, Any],
+             leaves: list[Any]) -> Recording | None:
+    """Return the recording of a loss with these arguments, if a step can be made of it; appends their leaves."""
+    entry = cache.fitting(signature(args, kwargs, leaves))
+    recording = None if entry is None else entry.recording
+    return None if recording is None or recording.is_tentative else recording
+
+
+def attempt(step: Step, cache: ScheduleCache, leaves: Sequence[Any]) -> Any:
+    """Return the result of a step; None, with nothing done, where it is not one any more: another may be made."""
+    recording, optimizer = step.recording, step.program.optimizer
+    place = id(recording), step.gives_loss
+    try:
+        return step(leaves)
+    except Stale:
+        del optimizer._steps.by_loss[place]
     except NotCompilable as error:
-        optimizer._steps.by_loss[id(recording), False] = (weakref.ref(recording), None)
+        optimizer._steps.by_loss[place] = (weakref.ref(recording), None)
         cache.note_step(recording, optimizer, None, str(error))
-    cache.step = None
-    return False
+    return None
 
 
 def step_of(optimizer: Any, function: StaticFunction, cache: ScheduleCache, recording: Recording,
