@@ -17,6 +17,7 @@ ARRAY = "array"
 MISS: Any = object()  # returned by a fast path for a call that is not its own
 
 _SCALARS = (bool, int, float, complex, str, bytes, type(None))
+_PARTS = {"tuple": 2, "list": 1, "dict": 2, "dataclass": 3, "stored": 2}  # where a specification has its parts
 
 
 def array_of(leaf: Any) -> Any:
@@ -72,8 +73,13 @@ def leaf_kinds(spec: Any) -> list[str]:
         return [spec]
     if spec[0] == "number":
         return [ARRAY]
-    parts = {"tuple": 2, "list": 1, "dict": 2, "dataclass": 3, "stored": 2}.get(spec[0])
-    return [] if parts is None else [k for s in spec[parts] for k in leaf_kinds(s)]
+    return [k for s in parts_of(spec) or () for k in leaf_kinds(s)]
+
+
+def parts_of(spec: Any) -> tuple[Any, ...] | None:
+    """Return the specifications of the items of a container, or of a result and its effects; None of anything else."""
+    place = _PARTS.get(spec[0]) if type(spec) is tuple else None
+    return None if place is None else spec[place]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

@@ -17,16 +17,15 @@ from kusari.ir import Node, Op, TokenType, Value, tensor_type
 
 from ...backends.cuda import is_cupy_array
 from ...callsite import short, user_location
-from ...configuration import config, using_config
+from ...configuration import config
 from ...function_node import FunctionNode
-from ...functions.math.identity import Identity
 from ...link.namespace import entries_of
 from ...parameter import Parameter
 from ...variable import Variable
 from ..arrays.aliasing import Aliases
 from ..arrays.captured import outside_value, owner
 from ..arrays.constants import Constants
-from ..arrays.detached import Detached
+from ..arrays.detached import Detached, cut_off
 from ..arrays.overlap import Spans, has_address
 from ..arrays.written import Written
 from ..computed_numbers import Reader, numbers_in, settled
@@ -147,6 +146,11 @@ class Tape:
             if self.observation is not None and not op.is_opaque:
                 self.aliases.made([(v, x._array) for v, x in zip(values, inputs, strict=True)],
                                  [(v, y._array) for y in outputs if (v := self.known(y._array)) is not None])
+
+    @property
+    def where(self) -> str | None:
+        """The place of the function whose call is recorded, if it is one of the user's."""
+        return None if self.observation is None else self.observation.where
 
     def unobserved(self) -> Unobserved:
         """Return a context for Python that runs in replays as well, or of which guards ask again."""
@@ -290,8 +294,7 @@ class Tape:
             self._states[id(array)] = StateBinding(link, name)
             given = [a for x in self._leaves if has_address(a := array_of(x))]
             if self.observation is not None and has_address(array) and Spans(given).touch(array):
-                self.note("an argument shares memory with a persistent array of a link; pass a copy",
-                          self.observation.where)
+                self.note("an argument shares memory with a persistent array of a link; pass a copy", self.where)
             self._keep.append(array)
             if has_address(array):
                 self.contents.add(array, f"{type(link).__name__}.{name}")
@@ -363,8 +366,7 @@ class Tape:
         """Return the value of the array of a parameter that the user's code has: no gradient goes through it."""
         view = self._parameter_views.get(id(array))
         if view is None:
-            with using_config("enable_backprop", False):
-                view = self._parameter_views[id(array)] = Identity().apply((self._takers[id(array)],))[0]._array
+            view = self._parameter_views[id(array)] = cut_off(self._takers[id(array)])
         return self.known(view)
 
     def is_taken(self, array: Any) -> bool:

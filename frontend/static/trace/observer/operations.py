@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import operator
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -38,16 +38,14 @@ _HARMLESS = {np.shape, np.ndim, np.size, np.result_type, np.iscomplexobj, np.isr
 _OF_MEMORY = {np.may_share_memory, np.shares_memory}
 _LIKE = {np.zeros_like, np.ones_like, np.empty_like, np.full_like}
 _UNSET = {np.empty, np.empty_like}
-_CONVERSIONS = {np.array: "array", np.asarray: "asarray", np.ascontiguousarray: "ascontiguousarray"}
 _WRITING = {np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis}  # to their first argument
 _IN_PLACE = frozenset(("fill", "sort", "partition", "resize", "put", "setflags", "setfield", "__setitem__",
                        "__delitem__", "__setstate__", *(f"__i{name}__" for name in (
                            "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
                            "lshift", "rshift"))))
 _VIEWS = frozenset(("__getitem__", "reshape", "transpose", "swapaxes", "squeeze", "ravel", "view", "T", "real", "imag",
-                    "diagonal", "mT"))
-_VIEWING = {np.reshape, np.transpose, np.swapaxes, np.squeeze, np.ravel, np.expand_dims, np.moveaxis, np.rollaxis,
-            np.broadcast_to, np.asarray, np.ascontiguousarray, np.flip, np.atleast_1d, np.atleast_2d, np.diagonal}
+                    "diagonal", "mT", "expand_dims", "moveaxis", "rollaxis", "broadcast_to", "asarray",
+                    "ascontiguousarray", "flip", "atleast_1d", "atleast_2d"))  # methods, attributes and functions
 _OPAQUE = frozenset(("data", "ctypes", "flat", "base", "strides", "flags", "__array_interface__", "__array_struct__"))
 _OUTSIDE_MODULES = ("numpy.lib._npyio_impl", "numpy.lib._format_impl", "numpy.testing")
 _GLOBAL_STATE = frozenset(("seterr", "geterr", "seterrcall", "set_printoptions", "get_printoptions", "save", "load",
@@ -352,7 +350,7 @@ def attribute(k: Observer, x: Any, name: str) -> Any:
         elif not k.observation.off:
             k.observation.note(f".{name} of an array may be used to read or write its memory, which is not observed")
         return getattr(x, name)
-    record = (lambda: numpy_calls.of_attribute(tape, name, x)) if name in numpy_calls.ATTRIBUTES else None
+    record = (lambda: numpy_calls.of_function(tape, np.transpose, (x,))) if name == "T" else None
     return _apply(k, _Operation(f".{name}", operator.attrgetter(name), (x,), record=record, view=name in _VIEWS))
 
 
@@ -391,9 +389,7 @@ def method(k: Observer, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[s
     tape, args, kwargs = k.observation.tape, _plain(args, f".{name}"), _plain(kwargs, f".{name}")
     if name == "__len__":
         return len(x)
-
-    written = (x,) if name in _IN_PLACE or name == "byteswap" and (args or kwargs) else tuple(
-        [y for y in (kwargs.get("out"),) if y is not None])
+    written = (x,) if name in _IN_PLACE or name == "byteswap" and (args or kwargs) else _written(kwargs)
     record = (lambda: numpy_calls.of_method(tape, name, x, args, kwargs)) if name in numpy_calls.METHODS else None
     label = f".{name}" if not name.startswith("__") else f"{name}()"
     return _apply(k, _Operation(label, _Method(name), (x, *args), kwargs, record, written, name in _VIEWS))
@@ -408,10 +404,7 @@ def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
         return f(*map(plain, args), **kwargs)
     if name in _GLOBAL_STATE or (getattr(f, "__module__", None) or "").startswith(_OUTSIDE_MODULES):
         return unknown(k, f, args, kwargs)
-    try:
-        known = f if f.__hash__ is not None else None
-    except TypeError:
-        known = None
+    known = f if isinstance(f, Hashable) else None
     if known in _HARMLESS:
         return f(*[x.kusari_value if isinstance(x, ComputedNumber) else x for x in args], **kwargs)
     if known in _OF_MEMORY and any(not _is_own(k, x) for x in _arrays_in(args, [])):
@@ -428,22 +421,18 @@ def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     if known in _LIKE and args and isinstance(args[0], (np.ndarray, Variable)):  # of which only the type counts
         args = (array_of(args[0]), *args[1:])
         return _apply(k, _Operation(f"numpy.{name}", fn, args, kwargs), operands=(args[1:], kwargs))
-    out = kwargs.get("out")
-    written = (*(out if isinstance(out, tuple) else (out,)), *(args[:1] if known in _WRITING else ()))
-    written = tuple([x for x in written if x is not None])
+    record = functools.partial(numpy_calls.of_function, tape, f, args, kwargs)
+    written = _written(kwargs, *(args[:1] if known in _WRITING else ()))
+    return _apply(k, _Operation(f"numpy.{name}", fn, args, kwargs, record, written, name in _VIEWS), f)
 
-    def record() -> Any:
-        if isinstance(f, np.ufunc):
-            return numpy_calls.of_ufunc(tape, f, args) if not kwargs and len(args) == f.nin else None
-        if known in _CONVERSIONS and args and isinstance(args[0], np.ndarray):
-            return numpy_calls.of_conversion(tape, _CONVERSIONS[known], args[0], args[1:], kwargs)
-        return numpy_calls.of_function(tape, f, args, kwargs)
-    return _apply(k, _Operation(f"numpy.{name}", fn, args, kwargs, record, written, known in _VIEWING), f)
+
+def _written(kwargs: dict[str, Any], *more: Any) -> tuple[Any, ...]:
+    """Return the arrays that NumPy writes to: its argument ``out``, and others."""
+    out = kwargs.get("out")
+    return tuple([x for x in (*(out if isinstance(out, tuple) else (out,)), *more) if x is not None])
 
 
 def ufunc_method(k: Observer, ufunc: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a method of a universal function: ``np.add.reduce``, ``np.add.at`` …"""
-    out = kwargs.get("out")
-    written = (*(out if isinstance(out, tuple) else (out,)), *(args[:1] if name == "at" else ()))
     return _apply(k, _Operation(f"numpy.{ufunc.__name__}", getattr(ufunc, name), args, kwargs,
-                                written=tuple([x for x in written if x is not None])))
+                                written=_written(kwargs, *(args[:1] if name == "at" else ()))))
