@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ _SEEN: Any = object()
 _APART: Any = object()
 
 
+@dataclass(eq=False, slots=True)
 class Walk:
     """The graph behind a variable: its functions, the sources of their inputs, and its leaves.
 
@@ -44,11 +46,11 @@ class Walk:
     Results of functions outside of the tail count as leaves (``partial``); none depends on any of ``functions``.
     """
 
-    __slots__ = ("functions", "wires", "leaves", "key", "partial")
-
-    def __init__(self, functions: list[Any], wires: list[list[int]], leaves: list[VariableNode], key: Any,
-                 partial: bool) -> None:
-        self.functions, self.wires, self.leaves, self.key, self.partial = functions, wires, leaves, key, partial
+    functions: list[Any]
+    wires: list[list[int]]
+    leaves: list[VariableNode]
+    key: Any
+    partial: bool
 
 
 def walk_from(start: FunctionNode) -> Walk | None:

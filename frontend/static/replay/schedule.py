@@ -289,13 +289,9 @@ class Schedule:
             if same and i in same:
                 out.append(out[same[i]])
                 continue
-            x = results[i]
-            value = self.recording.graph.outputs[i]
-            if value in graph_inputs:  # an argument passed through is that argument, as in define-by-run
-                x = leaves[graph_inputs[value]]
-                if kind is VARIABLE and not isinstance(x, Variable):
-                    x = output_variable(x, self.recording.requires_grad[i])
-            elif kind is VARIABLE and not isinstance(x, Variable):
+            given = graph_inputs.get(self.recording.graph.outputs[i])
+            x = results[i] if given is None else leaves[given]  # which is that argument, as in define-by-run
+            if kind is VARIABLE and not isinstance(x, Variable):
                 x = output_variable(x, self.recording.requires_grad[i])
             out.append(array_of(x) if kind is ARRAY else x)
         return unflatten(self.recording.result, iter(out))
