@@ -19,7 +19,6 @@ from ...variable import Variable
 from ..arrays.overlap import Spans
 from ..compile.compile import compile_graph
 from ..compile.families import Trial
-from ..compile.place import lies_in
 from ..errors import NotCompilable, Refused, Stale
 from ..gradients.differentiate import differentiate, wanted_values
 from ..guards.check import Checks
@@ -65,7 +64,7 @@ class Step:
             raise Refused(str(error)) from error
         self.program = program
         self._reducer = optimizer._reducer
-        if any(p._array is not None and not lies_in(p._array, recording.place) for p in program.members):
+        if any(p._array is not None and not _lies_in(p._array, recording.place) for p in program.members):
             raise NotCompilable("parameters and arguments lie on several devices")
         if self._reducer is not None and recording.place is not None:
             raise NotCompilable("gradients on a card are means over several processes")
@@ -74,7 +73,7 @@ class Step:
         self._may_fail = False
         self._places: Sequence[int] = ()  # of gradients in the frame, -1 for those written before Python has run
         self.in_parts = 0  # steps that were made in parts, as gradients went on behind an argument or a state
-        self.parameters = [p for p in program.params if lies_in(p._array, recording.place)]
+        self.parameters = [p for p in program.params if _lies_in(p._array, recording.place)]
         self._require_possible()
         self._given = self.parameters  # which get their gradients
         self._clear, self._give = clearing(program.params), giving(self._given)
@@ -346,6 +345,11 @@ def _places(compiled: Any, first: int, count: int) -> list[int]:
     of = [slots.get(v) for v in compiled.outputs[first:first + count]]
     return [s.index if type(s) is External and not s.offset and s.index not in early and of.count(s) == 1 else -1
             for s in of]
+
+
+def _lies_in(array: Any, place: Any) -> bool:
+    """Whether an array is one of NumPy's, or lies in ``place`` where there is one."""
+    return isinstance(array, np.ndarray) if place is None else place.holds(array)
 
 
 def _none() -> None:

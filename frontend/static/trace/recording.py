@@ -22,8 +22,8 @@ from .observation import Observation
 from .recorder import Fault, Tape
 
 if TYPE_CHECKING:
+    from ..card.place import CardPlace
     from ..compile.families import Family
-    from ..compile.place import Place
 
 
 class NotStatic(Exception):
@@ -69,7 +69,7 @@ class Recording:
     same: dict[int, int] = field(default_factory=dict)  # outputs that are the very object that an earlier one is
     variables: tuple[bool, ...] = ()  # which leaves are Variables
     aliases: Aliases = field(default_factory=Aliases)
-    place: Place | None = None  # where its arrays lie, if not in the memory of the host
+    place: CardPlace | None = None  # where its arrays lie, if not in the memory of the host
     is_tentative: bool = False  # whether another trace has to find the same numbers before it is compiled
     family: Family | None = None  # the calls whose signatures differ from this one's in extents only
 
@@ -131,7 +131,7 @@ def begin(leaves: list[Any]) -> tuple[Tape, tuple[Value, ...]]:
 
 
 def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], result: Any,
-           card: Callable[[int], Place] | None = None) -> Recording:
+           card: Callable[[int], CardPlace] | None = None) -> Recording:
     """Return the recording of a call that returned ``result``; raises ``NotStatic``, or ``TryAgain``.
 
     ``card`` gives the place that the card with a number is; without it there is none.
@@ -170,7 +170,7 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
 
 
 def _place(tape: Tape, leaves: list[Any], out_leaves: list[Any],
-           card: Callable[[int], Place] | None) -> Place | None:
+           card: Callable[[int], CardPlace] | None) -> CardPlace | None:
     """Return the card on which all arrays of the call lie; raises ``NotStatic`` where some lie elsewhere."""
     arrays = [*map(array_of, leaves), *(b.array() for b in tape.bindings.values()), *map(array_of, out_leaves)]
     devices = {a.device.id for a in arrays if is_cupy_array(a)}
