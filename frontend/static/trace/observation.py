@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 _NO_PLACE = (Variable, np.ndarray, type(None), bool)  # these are found again in other ways
 FRAMES_PER_CALL = 5  # of Python's stack that a call takes when it is observed
 LARGEST_CONTAINER_ITEMS = 2048  # of larger ones not every item is compared in every call
+NOT_DRAWN_AGAIN = ("and replays would not draw again; use functions, a function decorated with static_code, or pass the "
+                   "numbers as an argument")
+_CHANGED_ARGUMENT = "a list or dictionary that is an argument changes, which replays cannot repeat"
+NOT_GONE_ON = "is an iterator, and replays would not go on with it"
 
 
 class Observation:
@@ -309,7 +313,7 @@ class Observation:
         if self.off or self.is_fresh(owner):
             return
         if self.is_argument(owner):
-            self.note("a list or dictionary that is an argument changes, which replays cannot repeat")
+            self.note(_CHANGED_ARGUMENT)
             return
         if isinstance(value, (Link, Parameter)) and not self.is_outside_part(value):
             self.made_parts = True
@@ -340,7 +344,7 @@ class Observation:
         if self.off or self.is_fresh(container):
             return False
         if self.is_argument(container):
-            self.note("a list or dictionary that is an argument changes, which replays cannot repeat")
+            self.note(_CHANGED_ARGUMENT)
             return False
         if id(container) not in self._changed:
             self._changed[id(container)] = guards.items_of(container)
@@ -417,38 +421,20 @@ class Unguarded(Observation):
 
     guarded = False
 
-    def guard(self, kind: str, holder: Any, key: Any, make: Callable[[str], Guard]) -> Guard | None:
-        """Nothing is compared later."""
-        return None
+    def _nothing(self, *args: Any, **kwargs: Any) -> Any:
+        """Nothing is compared later, nor stored or done again; only the tape knows which arrays cannot be followed."""
+
+    guard = note = items = persistent = stored = changing = effect = _nothing
 
     def entry(self, holder: Any, key: Any, value: Any, what: str, versioned: Any = None, identity: Any = None) -> Any:
-        """Nothing is compared later."""
+        """Take in an array."""
         if type(value) is np.ndarray:
             self.arrays.setdefault(id(value), (value, what))
         return value
 
-    def note(self, reason: str) -> None:
-        """Only the tape knows which arrays cannot be followed."""
-
-    def items(self, container: Any, what: str) -> None:
-        """Nothing is compared later."""
-
     def elements(self, array: Any) -> bool:
         """Elements are taken as they are."""
         return True
-
-    def persistent(self, link: Any, name: str, array: Any) -> None:
-        """The tape registers persistent arrays of links that are called."""
-
-    def stored(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing is stored again."""
-
-    def changing(self, container: Any, what: str, empties: bool = False) -> bool:
-        """Nothing is changed again."""
-        return False
-
-    def effect(self, function: Callable[..., Any], args: tuple[Any, ...], what: str) -> None:
-        """Nothing is done again."""
 
 
 def user_place() -> str:

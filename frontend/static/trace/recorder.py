@@ -35,7 +35,7 @@ from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding
 from .contents import Contents
 from .net import Net, Unobserved
 from .numpy_nodes import told
-from .observation import Observation, is_lazy
+from .observation import NOT_DRAWN_AGAIN, Observation, is_lazy
 from .ops import held_arrays, op_of, pristine, runs_users_python, static_attributes
 from .python_nodes import record_report
 from .random_state import position
@@ -281,8 +281,7 @@ class Tape:
             return
         if self._has_drawn() and not self._initializing and not self._first_arrays and (
                 not self.observation.made_parts):
-            self.note("random numbers are drawn from numpy.random outside functions, and replays would not draw again; "
-                      "use functions, a function decorated with static_code, or pass the numbers as an argument", where)
+            self.note(f"random numbers are drawn from numpy.random outside functions, {NOT_DRAWN_AGAIN}", where)
         self._initializing = False
 
     # -- persistent arrays that no function changes --------------------------------------------------------------
@@ -403,10 +402,10 @@ class Tape:
         self.outside[id(array)] = array
         self.bind(array, ArrayBinding(array), "outside")
 
-    def bind_state(self, array: Any) -> None:
+    def bind_state(self, array: Any) -> Value:
         """Let replays read the persistent array in the place of ``array``."""
         binding = self._states[id(array)]
-        self.bind(array, binding, binding.name)
+        return self.bind(array, binding, binding.name)
 
     def constant(self, array: Any) -> None:
         """Promise that ``array`` is the same at every call with this signature."""
@@ -443,8 +442,7 @@ class Tape:
         if value is not None:
             return value
         if id(array) in self._states:
-            binding = self._states[id(array)]
-            return self.bind(array, binding, binding.name)
+            return self.bind_state(array)
         if variable.creator_node is None and (value := outside_value(self, array)) is not None:
             return value
         made_outside = variable.creator_node is not None or variable.requires_grad and variable.name is not None

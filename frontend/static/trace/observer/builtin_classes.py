@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...computed_numbers import settled
+from ..observation import NOT_DRAWN_AGAIN
 from . import containers, lookup, operations
 from .builtin_functions import TYPES
 from .c_code import GENERATORS, unknown
@@ -83,9 +84,8 @@ def generated(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs:
 def make_generator(k: Observer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return a generator of random numbers; one without a seed makes the call fall back."""
     if cls is random.SystemRandom or all(x is None for x in (*args, *kwargs.values())):
-        k.observation.note(f"random numbers may be drawn from a generator that the call makes ({cls.__name__}), and "
-                           "replays would not draw again; use functions, a function decorated with static_code, or "
-                           "pass the numbers as an argument")
+        k.observation.note(f"random numbers may be drawn from a generator that the call makes ({cls.__name__}), "
+                           f"{NOT_DRAWN_AGAIN}")
     for x in args:
         containers.look(k, x)
     return k.observation.fresh(cls(*args, **kwargs))

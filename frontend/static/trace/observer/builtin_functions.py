@@ -19,7 +19,7 @@ from ....link.namespace import namespace_of
 from ....variable import Variable
 from ...computed_numbers import ComputedNumber
 from ...guards.guard import MISSING
-from ..observation import is_ours
+from ..observation import NOT_GONE_ON, is_ours
 from . import containers, lookup, operations, texts
 from .c_code import CALLBACKS, SCALARS, Handler, unknown, wrapped
 from .containers import native
@@ -67,7 +67,7 @@ def _next(k: Observer, it: Any, *default: Any) -> Any:
         if found is not MISSING:
             return found
         if not k.observation.is_fresh(it):
-            k.observation.note(f"a {type(it).__name__} is an iterator, and replays would not go on with it")
+            k.observation.note(f"a {type(it).__name__} {NOT_GONE_ON}")
         return next(it)
     except StopIteration:
         if default:

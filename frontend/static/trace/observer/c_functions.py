@@ -26,7 +26,7 @@ from ....variable import Variable
 from ...computed_numbers import settled
 from ...guards.guard import MISSING, shown
 from ..numpy_nodes import drawn
-from ..observation import FRAMES_PER_CALL
+from ..observation import FRAMES_PER_CALL, NOT_DRAWN_AGAIN, NOT_GONE_ON
 from . import containers, lookup, operations, texts
 from .builtin_functions import BUILTINS, namespace
 from .c_code import GENERATORS, PURE_MODULES, SCALARS, Handler, unknown, wrapped
@@ -123,9 +123,8 @@ def _function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
             "get_ident", "getrecursionlimit", "intern", "getpid", "getcwd", "copy_context", "get_native_id"):
         return k.observation.called_again(f, args, f(*args, **kwargs), f"{f.__name__}()")
     if module == "_random" or f.__name__ == "urandom":
-        k.observation.note("random numbers may be drawn from the system or from a generator without a seed, and "
-                           "replays would not draw again; use functions, a function decorated with static_code, or "
-                           "pass the numbers as an argument")
+        k.observation.note(f"random numbers may be drawn from the system or from a generator without a seed, "
+                           f"{NOT_DRAWN_AGAIN}")
         return f(*args, **kwargs)
     return unknown(k, f, args, kwargs)
 
@@ -220,7 +219,7 @@ def _of_object(k: Observer, f: Any, /, *args: Any, **kwargs: Any) -> Any:
         return texts.text(k, _TEXTS[name], x, *args)
     if name in _STEPS and (name != "__iter__" or not o.is_outside(x)):
         if o.is_outside(x):
-            o.note(f"a {type(x).__name__} is an iterator, and replays would not go on with it")
+            o.note(f"a {type(x).__name__} {NOT_GONE_ON}")
         return f(*args, **kwargs)
     if not o.is_fresh(x) or any(issubclass(type(y), (np.ndarray, Variable)) for y in args):
         return unknown(k, f, args, kwargs)
@@ -253,8 +252,7 @@ def of_generator(k: Observer, f: Any, /, *args: Any, **kwargs: Any) -> Any:
         if name in ("get_state", "getstate"):
             o.note("the state of a generator of random numbers may be read, and replays would not read again")
         elif x is not np.random.rand.__self__ or not drawn(o.tape, name, args, kwargs, result):
-            o.note(f"random numbers are drawn from {where} outside functions, and replays would not draw again; use "
-                   "functions, a function decorated with static_code, or pass the numbers as an argument")
+            o.note(f"random numbers are drawn from {where} outside functions, {NOT_DRAWN_AGAIN}")
         return result
     return operations.constant(k, f(*args, **kwargs))
 

@@ -15,6 +15,7 @@ from ...arrays import cards
 from ...computed_numbers import ComputedNumber, settled
 from ...guards.guard import MISSING, shown
 from ..effects import store
+from ..observation import NOT_GONE_ON
 from . import lookup, operations
 from .c_code import wrapped
 from .operators import Operator
@@ -26,7 +27,8 @@ MUTABLE = (list, dict, set, collections.deque, bytearray, array.array, collectio
            collections.Counter)
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 _IMMUTABLE_ITEMS = (str, bytes, range, frozenset)
-_SCALARS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, range, type(NotImplemented))
+_SCALARS = frozenset((bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, range,
+                      type(NotImplemented)))
 _LOOKED_AT_DEPTH = 6
 
 
@@ -85,7 +87,7 @@ def made(k: Observer, result: Any) -> Any:
 def read(k: Observer, x: Any, key: Any) -> Any:
     """Return ``x[key]``, observed."""
     kind = type(x)
-    if cards.reads(k.observation.tape, "an index", x):
+    if k.observation.off or cards.reads(k.observation.tape, "an index", x):
         return x[key]
     if type(key) not in (int, slice, bool) and kind in (list, tuple, str, bytes, range):
         index = lookup.call_own(k, key, "__index__")
@@ -254,9 +256,7 @@ def iterate(k: Observer, x: Any) -> Iterable[Any]:
     """Return an iterable over the items of a value, observed."""
     o = k.observation
     kind = type(x)
-    if kind in (tuple, str, bytes, range, frozenset):
-        return x
-    if cards.reads(o.tape, "iteration", x):
+    if o.off or kind in (tuple, str, bytes, range, frozenset) or cards.reads(o.tape, "iteration", x):
         return x
     if issubclass(type(x), np.ndarray):
         return operations.iterate(k, x)
@@ -283,10 +283,10 @@ def iterate(k: Observer, x: Any) -> Iterable[Any]:
     if isinstance(x, (list, dict, set, collections.deque)):
         o.items(x, name_of(x))
         return x
-    if isinstance(x, tuple) or o.is_fresh(x) or o.off:
+    if isinstance(x, tuple) or o.is_fresh(x):
         return x
     if step is not MISSING:
-        o.note(f"a {kind.__name__} is an iterator, and replays would not go on with it")
+        o.note(f"a {kind.__name__} {NOT_GONE_ON}")
         return x
     look(k, x)
     if o.is_outside(x) and not isinstance(x, (tuple, frozenset)):
@@ -378,9 +378,8 @@ def length(k: Observer, x: Any) -> int:
 
 def truth(k: Observer, x: Any) -> bool:
     """Return the truth of a value, observed."""
-    o = k.observation
-    kind = type(x)
-    if o.off or kind in _SCALARS or isinstance(x, (tuple, frozenset, np.generic)):
+    o, kind = k.observation, type(x)
+    if kind in _SCALARS or o.off or isinstance(x, (tuple, frozenset, np.generic)):
         return bool(x)
     if cards.reads(o.tape, "bool()", x):
         return bool(x)

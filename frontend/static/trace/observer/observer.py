@@ -5,10 +5,11 @@ place, also when nothing needs to be observed any more.
 """
 from __future__ import annotations
 
+import functools
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -91,37 +92,11 @@ class Observer:
 
     # -- attributes, items, iteration ---------------------------------------------------------------------------
 
-    def attr(self, x: Any, name: str) -> Any:
-        """Read an attribute."""
-        return getattr(x, name) if self.observation.off else lookup.reader_of(type(x))(self, x, name)
-
-    def set_attr(self, x: Any, name: str, value: Any) -> None:
-        """Store an attribute."""
-        lookup.write(self, x, name, value)
-
-    def del_attr(self, x: Any, name: str) -> None:
-        """Delete an attribute."""
-        lookup.write(self, x, name, MISSING)
-
-    def item(self, x: Any, key: Any) -> Any:
-        """Read an item."""
-        return x[key] if self.observation.off else containers.read(self, x, key)
-
-    def set_item(self, x: Any, key: Any, value: Any) -> None:
-        """Store an item."""
-        containers.write(self, x, key, value)
-
-    def del_item(self, x: Any, key: Any) -> None:
-        """Delete an item."""
-        containers.write(self, x, key, MISSING)
-
-    def slice(self, start: Any, stop: Any, step: Any) -> slice:
-        """Return a slice."""
-        return slice(start, stop, step)
-
-    def iterate(self, x: Any) -> Iterable[Any]:
-        """Return an iterable over the items of anything."""
-        return x if self.observation.off else containers.iterate(self, x)
+    attr, set_attr, del_attr = lookup.read, lookup.write, functools.partialmethod(lookup.write, value=MISSING)
+    item, set_item = containers.read, containers.write
+    del_item = functools.partialmethod(containers.write, value=MISSING)
+    iterate = containers.iterate
+    slice, super = staticmethod(slice), staticmethod(super)
 
     def mapping(self, x: Any) -> Mapping[Any, Any]:
         """Return a mapping that is unpacked."""
@@ -229,11 +204,7 @@ class Observer:
                                   "observed; compare two at a time")
         return x
 
-    def truth(self, x: Any) -> bool:
-        """Return the truth of a value."""
-        if type(x) in _SCALARS or self.observation.off:
-            return bool(x)
-        return containers.truth(self, x)
+    truth = containers.truth
 
     def seen(self, x: Any) -> Any:
         """Return a value whose truth Python looks at next."""
@@ -261,10 +232,6 @@ class Observer:
                 type(function) is types.BuiltinFunctionType and function in builtin_functions.OF_FRAMES):
             return function(*map(plain, args), **{name: plain(x) for name, x in kwargs.items()})
         return calls.call(self, function, args, kwargs)
-
-    def super(self, cls: type, x: Any) -> Any:
-        """Return ``super()`` of a method."""
-        return super(cls, x)
 
     def function(self, made: Any) -> Any:
         """Take note of a function that the copy has made, with its closure."""
