@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 _NO_PLACE = (Variable, np.ndarray, type(None), bool)  # these are found again in other ways
 FRAMES_PER_CALL = 5  # of Python's stack that a call takes when it is observed
 LARGEST_CONTAINER_ITEMS = 2048  # of larger ones not every item is compared in every call
-NOT_DRAWN_AGAIN = ("and replays would not draw again; use functions, a function decorated with static_code, or pass the "
-                   "numbers as an argument")
+NOT_DRAWN_AGAIN = ("and replays would not draw again; use functions, a function decorated with static_code, or pass "
+                   "the numbers as an argument")
 _CHANGED_ARGUMENT = "a list or dictionary that is an argument changes, which replays cannot repeat"
 NOT_GONE_ON = "is an iterator, and replays would not go on with it"
 
