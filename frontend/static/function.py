@@ -25,7 +25,7 @@ from .collector import without_collector
 from .compile.memory import checked
 from .compile.profitability import reason_against
 from .decorated import Decorated, Decorator, P, R
-from .errors import Stale, StaticGraphError, StaticGraphWarning, without_observing
+from .errors import Fault, Stale, StaticGraphError, StaticGraphWarning, without_observing
 from .follow.follow import Tail
 from .follow.joint_backward import backward_from
 from .mode import may_run
@@ -38,7 +38,7 @@ from .step.step import Step, run_step
 from .trace import numpy_nodes
 from .trace.observation import Observation
 from .trace.observer.first_call import call_traced
-from .trace.recorder import Fault, Tape
+from .trace.recorder import Tape
 from .trace.recording import NotStatic, Recording, TryAgain, begin, finish
 from .trees import MISS
 from .verify.explain import bytes_held, explain

@@ -141,15 +141,12 @@ def _append(tree: Any, leaves: list[Any], key: list[Any]) -> None:
     start = len(leaves)
     key.append(flatten(tree, leaves))
     for leaf in leaves[start:]:
+        array = array_of(leaf)
         if isinstance(leaf, Variable):
-            array = leaf._array
             key.append((None,) if array is None else (array.shape, array.dtype, leaf._requires_grad))
-            if array is not None and is_cupy_array(array):
-                key.append(("card", array.device.id))
             if type(leaf) is not Variable:
                 key.append(type(leaf))
         else:
-            key.append(leaf.shape)
-            key.append(leaf.dtype)
-            if is_cupy_array(leaf):
-                key.append(("card", leaf.device.id))
+            key += (array.shape, array.dtype)
+        if is_cupy_array(array):
+            key.append(("card", array.device.id))

@@ -26,8 +26,7 @@ from ..compile.compile import Compiled
 from ..compile.finished import finished
 from ..compile.memory import description
 from ..compile.target import host_target
-from ..errors import NotCompilable
-from ..trace.recorder import Fault
+from ..errors import Fault, NotCompilable
 from ..trace.recording import NotStatic
 from .arguments import CardArguments
 

@@ -290,7 +290,7 @@ class _JointGraph:
     def start(self, place: int) -> None:
         """Append the whole backward from output ``place`` of the first function."""
         y = self.walk.functions[0].outputs[place]()
-        self._grads[place * _STRIDE_OUTPUTS] = self._input("seed", 0, place, _type_of(y))
+        self._grads[place * _STRIDE_OUTPUTS] = self._input("seed", 0, place, tensor_type(y.dtype, y.shape))
         self._push(0)
         while self._heap:
             k = heapq.heappop(self._heap)[2]
@@ -415,7 +415,3 @@ class _JointGraph:
         for v, array in consts:
             env[v] = Value(v.type, v.hint)
             self.consts.append((env[v], array))
-
-
-def _type_of(node: Any) -> TensorType:
-    return tensor_type(node.dtype, node.shape)

@@ -90,7 +90,7 @@ class Step:
         self._often = False  # whether it has kernels of its own, as it runs often
         self._free: list[Any] = []
         self._shared: list[int] = []
-        self._arguments: Callable[[], Any] = _none
+        self._arguments: Callable[[], Any] = lambda: None
         self._flags = range(0)  # the outputs that say which gradients are finite
 
     def _require_possible(self) -> None:
@@ -350,10 +350,6 @@ def _places(compiled: Any, first: int, count: int) -> list[int]:
 def _lies_in(array: Any, place: Any) -> bool:
     """Whether an array is one of NumPy's, or lies in ``place`` where there is one."""
     return isinstance(array, np.ndarray) if place is None else place.holds(array)
-
-
-def _none() -> None:
-    """Stands for arguments before anything is compiled."""
 
 
 class Steps:

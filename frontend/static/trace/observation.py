@@ -339,7 +339,7 @@ class Observation:
         """Whether a link or parameter was not made by the call."""
         return not self.tape.is_made(x) and not self.is_fresh(x)
 
-    def changing(self, container: Any, what: str, empties: bool = False) -> bool:
+    def changing(self, container: Any, empties: bool = False) -> bool:
         """Note that a container is about to be changed, or emptied; returns whether that is an effect."""
         if self.off or self.is_fresh(container):
             return False
@@ -384,10 +384,6 @@ class Observation:
     def found_arrays(self) -> list[Any]:
         """Return the arrays that were found outside."""
         return [array for array, _ in self.arrays.values()]
-
-    def read_elements(self) -> list[Any]:
-        """Return the outside arrays whose elements were read other than by functions."""
-        return list(self._read_elements.values())
 
     def finish(self) -> Checks:
         """Return the guards; no result of the call is kept."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import weakref
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -29,27 +30,17 @@ from ..arrays.detached import Detached, cut_off
 from ..arrays.overlap import Spans, has_address
 from ..arrays.written import Written
 from ..computed_numbers import Reader, numbers_in, settled
+from ..errors import Fault
 from ..guards.guard import Entry, type_of
 from ..trees import array_of
 from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding
 from .contents import Contents
-from .net import Net, Unobserved
+from .net import Net
 from .numpy_nodes import told
 from .observation import NOT_DRAWN_AGAIN, Observation, is_lazy
 from .ops import held_arrays, op_of, pristine, runs_users_python, static_attributes
 from .python_nodes import record_report
 from .random_state import position
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Why a call cannot be static, and where the user's code did it."""
-
-    reason: str
-    where: str
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.reason}"
 
 
 class Tape:
@@ -152,9 +143,14 @@ class Tape:
         """The place of the function whose call is recorded, if it is one of the user's."""
         return None if self.observation is None else self.observation.where
 
-    def unobserved(self) -> Unobserved:
-        """Return a context for Python that runs in replays as well, or of which guards ask again."""
-        return Unobserved(self.net)
+    @contextmanager
+    def unobserved(self) -> Iterator[None]:
+        """Context for Python that runs in replays as well, or of which guards ask again."""
+        self.net.unobserved += 1
+        try:
+            yield
+        finally:
+            self.net.unobserved -= 1
 
     def link(self, link: Any) -> None:
         """Called when a link is called: its persistent arrays may be read and written as state."""

@@ -15,11 +15,12 @@ from ...tape import recording
 from ...variable import Variable
 from ..arrays.aliasing import Aliases
 from ..arrays.overlap import Spans, has_address
+from ..errors import Fault
 from ..guards.check import Checks
 from ..trees import array_of, flatten, parts_of
 from .bindings import Binding, ParameterBinding
 from .observation import Observation
-from .recorder import Fault, Tape
+from .recorder import Tape
 
 if TYPE_CHECKING:
     from ..card.place import CardPlace

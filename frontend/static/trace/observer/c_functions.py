@@ -109,7 +109,7 @@ def _function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         o.items(heap, "a list")
         for x in args:
             containers.look(k, x)
-        effect = o.changing(heap, "a list")
+        effect = o.changing(heap)
         result = f(*args, **kwargs)
         if effect:
             o.changed(f, heap, args[1:], "a list")

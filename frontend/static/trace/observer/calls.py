@@ -70,7 +70,7 @@ def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if special is not None:
         return special(k, f, *args, **kwargs)
     if issubclass(type(f), Link) and kind.__call__ is Link.__call__:
-        return _link(k, f, args, kwargs)
+        return _link(k, f, *args, **kwargs)
     own = lookup.find(k, kind, "__call__")
     if own is MISSING:
         return f(*args, **kwargs)
@@ -83,7 +83,7 @@ def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return unknown(k, f, args, kwargs)
 
 
-def _link(k: Observer, link: Link, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _link(k: Observer, link: Link, /, *args: Any, **kwargs: Any) -> Any:
     """Call a link, as ``Link.__call__`` does without hooks."""
     o = k.observation
     o.tape.link(link)
@@ -102,17 +102,12 @@ def _link(k: Observer, link: Link, args: tuple[Any, ...], kwargs: dict[str, Any]
     return call(k, forward, args, kwargs)
 
 
-def _call_link(k: Observer, link: Link, /, *args: Any, **kwargs: Any) -> Any:
-    """``Link.__call__``, called by name."""
-    return _link(k, link, args, kwargs)
-
-
 def _item(k: Observer, x: Variable) -> Any:
     """``Variable.item``: a number that replays compute."""
     return operations.method(k, k.observation.tape.take(x), "item", (), {})
 
 
-_METHODS: dict[Any, Callable[..., Any]] = {Link.__call__: _call_link, Variable.item: _item}
+_METHODS: dict[Any, Callable[..., Any]] = {Link.__call__: _link, Variable.item: _item}
 
 
 def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

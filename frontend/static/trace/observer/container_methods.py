@@ -44,7 +44,7 @@ def of_container(base: type, k: Observer, f: Any, /, *args: Any, **kwargs: Any) 
     what = containers.name_of(x)
     if type(x) not in containers.MUTABLE and name.startswith("__"):  # a method of a subclass calls it
         o.items(x, what)
-        effect = name in CHANGES[base] and o.changing(x, what)
+        effect = name in CHANGES[base] and o.changing(x)
         result = f(*args, **kwargs)
         if effect:
             o.changed(getattr(base, name), x, args, what)
@@ -67,7 +67,7 @@ def of_container(base: type, k: Observer, f: Any, /, *args: Any, **kwargs: Any) 
         kwargs = {**kwargs, "key": wrapped(k, kwargs["key"], CALLBACKS)}
     if name not in _BLIND:
         o.items(x, what)
-    effect = o.changing(x, what, name == "clear")
+    effect = o.changing(x, name == "clear")
     result = f(*args, **kwargs)
     if effect and base is dict and name == "update":
         for key, value in dict(*args, **kwargs).items():

@@ -206,7 +206,7 @@ def write(k: Observer, x: Any, key: Any, value: Any) -> None:
     elif isinstance(x, dict):
         if deletes and kind in MUTABLE:
             o.presence(x, key, item_of(x, key))
-        effect = o.changing(x, name_of(x))
+        effect = o.changing(x)
         _native(x, key, value)
         if effect:
             o.stored(x, key, value, item_of(x, key))
@@ -215,7 +215,7 @@ def write(k: Observer, x: Any, key: Any, value: Any) -> None:
             length(k, x)
         elif not deletes:
             value = list(iterate(k, value))
-        effect = o.changing(x, name_of(x))
+        effect = o.changing(x)
         _native(x, key, value)
         if effect:
             o.changed(discard_item if deletes else store, x, (key,) if deletes else (key, value), name_of(x))
@@ -245,7 +245,7 @@ def inplace(k: Observer, op: Operator, a: Any, b: Any) -> Any:
         b = b.copy()  # as it is now
     elif not isinstance(b, (int, frozenset)):
         b = list(iterate(k, b))
-    effect = o.changing(a, name_of(a))
+    effect = o.changing(a)
     result = op.function(a, b)
     if effect:
         o.changed(op.function, a, (b,), name_of(a))

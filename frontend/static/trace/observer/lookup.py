@@ -386,7 +386,8 @@ def write(k: Observer, x: Any, name: str, value: Any) -> None:
         operations.set_attribute(k, x, name, value)
         return
     if issubclass(type(x), Variable):
-        _write_variable(o, x, name, value)
+        _native(x, name, value)
+        o.note(f".{name} of a Variable may be read or stored, which replays would not repeat; do it outside")
         return
     if isinstance(x, (LocalConfig, GlobalConfig)):
         o.note(f"config.{name} changes inside the static function, which replays cannot repeat; use using_config")
@@ -448,11 +449,6 @@ def _native(x: Any, name: str, value: Any) -> None:
         delattr(x, name)
     else:
         setattr(x, name, value)
-
-
-def _write_variable(o: Observation, x: Any, name: str, value: Any) -> None:
-    _native(x, name, value)
-    o.note(f".{name} of a Variable may be read or stored, which replays would not repeat; do it outside")
 
 
 # -- names ---------------------------------------------------------------------------------------------------------
