@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -229,25 +228,17 @@ def _with_variable(native: Callable[..., Any], *operands: Any) -> Any:
 def _of_python(tape: Tape, native: Callable[..., Any], operands: tuple[Any, ...], plain: list[Any]) -> Any:
     """Apply an operator to numbers of Python's own types."""
     arrays = tuple([x.kusari_array if isinstance(x, ComputedNumber) else x for x in operands])
-    again = _OfPython(native, tuple([type(x) for x in plain]))
+    kinds = tuple([type(x) for x in plain])
     try:
         result = native(*plain)
     except ArithmeticError:
         tape.note_at_user(f"{native.__name__} raises, and need not in other calls")
         raise
+
+    def again(*operands: Any) -> Any:
+        return native(*[number_of(kind, x) for kind, x in zip(kinds, operands, strict=True)])
     found = by_python(tape, native.__name__, again, arrays, {}, result)
     return NotImplemented if found is None else found
-
-
-@dataclass(frozen=True)
-class _OfPython:
-    """An operator of Python's on numbers of some types, given as arrays."""
-
-    operator: Callable[..., Any]
-    kinds: tuple[type, ...]
-
-    def __call__(self, *operands: Any) -> Any:
-        return self.operator(*[number_of(kind, x) for kind, x in zip(self.kinds, operands, strict=True)])
 
 
 def _operand(number: ComputedNumber, common: Any) -> Any:

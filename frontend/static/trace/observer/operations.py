@@ -130,16 +130,6 @@ class _Operation:
         return self.fn(*self.args, **self.kwargs)
 
 
-@dataclass(frozen=True)
-class _Method:
-    """A method of arrays as a function."""
-
-    name: str
-
-    def __call__(self, array: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(array, self.name)(*args, **kwargs)
-
-
 def _apply(k: Observer, operation: _Operation, fn: Callable[..., Any] | None = None, operands: Any = None) -> Any:
     """Do an operation on the arrays in ``operands``, which are its arguments; replays apply ``fn`` in its place."""
     o, name, written = k.observation, operation.name, operation.written
@@ -183,22 +173,13 @@ def _rewrite(k: Observer, operation: _Operation, before: Any) -> Any:
     position = next((i for i, x in enumerate(operation.args) if x is operation.written[0]), None)
     if found is not None or position is None:
         return found
-    args = (*operation.args[:position], before, *operation.args[position + 1:])
-    fn = _Writing(operation.fn, position)
-    return by_python(k.observation.tape, operation.name, fn, args, operation.kwargs, fn(*args, **operation.kwargs))
+    args, native = (*operation.args[:position], before, *operation.args[position + 1:]), operation.fn
 
-
-@dataclass(frozen=True)
-class _Writing:
-    """A function that writes to an argument, as one that returns what it makes of that."""
-
-    fn: Callable[..., Any]
-    position: int
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        written = args[self.position].copy()
-        self.fn(*args[:self.position], written, *args[self.position + 1:], **kwargs)
+    def fn(*args: Any, **kwargs: Any) -> Any:
+        written = args[position].copy()
+        native(*args[:position], written, *args[position + 1:], **kwargs)
         return written
+    return by_python(k.observation.tape, operation.name, fn, args, operation.kwargs, fn(*args, **operation.kwargs))
 
 
 def look(k: Observer, fn: Callable[[Any], Any], array: Any, name: str) -> Any:
@@ -392,7 +373,10 @@ def method(k: Observer, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[s
     written = (x,) if name in _IN_PLACE or name == "byteswap" and (args or kwargs) else _written(kwargs)
     record = (lambda: numpy_calls.of_method(tape, name, x, args, kwargs)) if name in numpy_calls.METHODS else None
     label = f".{name}" if not name.startswith("__") else f"{name}()"
-    return _apply(k, _Operation(label, _Method(name), (x, *args), kwargs, record, written, name in _VIEWS))
+
+    def fn(array: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(array, name)(*args, **kwargs)
+    return _apply(k, _Operation(label, fn, (x, *args), kwargs, record, written, name in _VIEWS))
 
 
 def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
