@@ -24,7 +24,7 @@ from ....configuration import LocalConfig
 from ....link.namespace import entries_of
 from ....variable import Variable
 from ...computed_numbers import settled
-from ...guards.guard import MISSING, shown
+from ...guards.guard import MISSING
 from ..numpy_nodes import drawn
 from ..observation import FRAMES_PER_CALL, NOT_DRAWN_AGAIN, NOT_GONE_ON
 from . import containers, lookup, operations, texts
@@ -175,30 +175,11 @@ def _subclasses(cls: type) -> tuple[type, ...]:
     return tuple(cls.__subclasses__())
 
 
-def _of_view(k: Observer, f: Any, *args: Any) -> Any:
-    for y in args:
-        containers.look(k, y)
-    return f(*args)
-
-
-def _of_proxy(k: Observer, f: Any, *args: Any) -> Any:
-    o, x = k.observation, f.__self__
-    if f.__name__ == "get":
-        o.entry(x, args[0], x.get(args[0], MISSING), f"item {shown(args[0])} of a mappingproxy")
-        return f(*args)
-    o.items(x, "a mappingproxy")
-    return made(k, f(*args))
-
-
-def _of_context_variable(k: Observer, f: Any, *args: Any) -> Any:
-    if f.__name__ == "get":
-        return k.observation.called_again(f, args, f(*args), f"the context variable {f.__self__.name}")
-    return _of_object(k, f, *args)
-
-
 def _of_object(k: Observer, f: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Call a method of any other object, by its name."""
     o, x, name = k.observation, f.__self__, f.__name__
+    if name == "get" and isinstance(x, contextvars.ContextVar):
+        return o.called_again(f, args, f(*args), f"the context variable {x.name}")
     if type(x).__module__ == "_thread":  # a lock: who takes it gives it back
         return f(*args, **kwargs)
     if name in ("write", "flush", "writelines") and hasattr(x, "readable"):
@@ -264,9 +245,8 @@ def _on_arrays(operation: Callable[..., Any]) -> Handler:
 _METHODS: tuple[tuple[Any, Handler], ...] = (
     (np.ndarray, _on_arrays(operations.method)), (np.ufunc, _on_arrays(operations.ufunc_method)),
     (str, _of_string), (GENERATORS, of_generator),
-    ((*SCALARS, re.Pattern, re.Match, tuple, frozenset), _of_scalar), (type, _of_class),
-    *((base, functools.partial(of_container, base)) for base in CHANGES),
-    (containers._VIEWS, _of_view), (types.MappingProxyType, _of_proxy), (contextvars.ContextVar, _of_context_variable))
+    ((*SCALARS, re.Pattern, re.Match, tuple, frozenset, *containers._VIEWS), _of_scalar), (type, _of_class),
+    *((base, functools.partial(of_container, base)) for base in CHANGES))
 
 
 def _attrgetter(k: Observer, f: Any, x: Any) -> Any:

@@ -18,7 +18,6 @@ from ..effects import store
 from ..observation import NOT_GONE_ON
 from . import lookup, operations
 from .c_code import wrapped
-from .operators import Operator
 
 if TYPE_CHECKING:
     from .observer import Observer
@@ -235,21 +234,6 @@ def _native(x: Any, key: Any, value: Any) -> None:
         del x[key]
     else:
         x[key] = value
-
-
-def inplace(k: Observer, op: Operator, a: Any, b: Any) -> Any:
-    """Apply an operator in place to a list, set or dictionary."""
-    o, b = k.observation, settled(b, op.sign)
-    if isinstance(b, (dict, set)):
-        o.items(b, name_of(b))
-        b = b.copy()  # as it is now
-    elif not isinstance(b, (int, frozenset)):
-        b = list(iterate(k, b))
-    effect = o.changing(a)
-    result = op.function(a, b)
-    if effect:
-        o.changed(op.function, a, (b,), name_of(a))
-    return result
 
 
 def iterate(k: Observer, x: Any) -> Iterable[Any]:

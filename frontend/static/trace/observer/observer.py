@@ -21,7 +21,7 @@ from ...guards import guard as guards
 from ...guards.guard import MISSING, is_plain
 from ..net import is_library
 from ..observation import Observation, is_ours
-from . import builtin_functions, calls, containers, lookup, operations, texts
+from . import builtin_functions, calls, container_methods, containers, lookup, operations, texts
 from .operators import BINARY, COMPARE, INPLACE, UNARY, Operator
 
 _SCALARS = frozenset((bool, int, float, complex, str, bytes, type(None)))
@@ -156,7 +156,7 @@ class Observer:
             return op.function(*operands)
         if any(is_array) and (is_array[0] or not is_written):
             return operations.operator_of_arrays(self, op, *operands)
-        return containers.inplace(self, op, *operands) if is_written else self._operator_of_objects(op, operands)
+        return container_methods.inplace(self, op, *operands) if is_written else self._operator_of_objects(op, operands)
 
     def _operator_of_objects(self, op: Operator, operands: tuple[Any, ...]) -> Any:
         tries = op.tries(*operands)
