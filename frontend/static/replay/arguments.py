@@ -6,6 +6,7 @@ per frame: no lookups, no decisions that could be made before, and no loops wher
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -167,7 +168,12 @@ class Arguments(FrameArguments):
         if not self._fast or None in tests:
             return None
         text = CallText(source, self.frame, self, given, self._free)
-        return FastPath(text, [t for t in tests if t], self._pointers.test(text), self._results, self.returned)
+
+        def write() -> list[str]:
+            self._results.own(text)
+            source.line(f"{text.frame}.run()")
+            return self._results.emit(text, self.returned)
+        return FastPath([t for t in tests if t], self._pointers.test(text), write)
 
     def close(self) -> None:
         """Release the frame's memory at once, without the garbage collector: nothing runs here any more."""
@@ -243,20 +249,14 @@ def arguments_of(compiled: Compiled, bindings: Sequence[Any], **options: Any) ->
     return made(compiled, bindings, **options)
 
 
+@dataclass(frozen=True, eq=False)
 class FastPath:
     """A run of a frame where all is as usual: the params are those bound last, each array is read where it lies.
 
-    ``tests`` are of the params. Where ``placed`` holds as well the frame runs by ``write``; where it does not, nothing
-    has happened.
+    ``tests`` are of the params. Where ``placed`` holds as well the frame runs by the lines that ``write`` appends,
+    which returns an expression for each result; where it does not, nothing has happened.
     """
 
-    def __init__(self, text: CallText, tests: list[str], placed: str, results: Results,
-                 returned: Sequence[int]) -> None:
-        self.tests, self.placed = tests, placed
-        self._text, self._results, self._returned = text, results, returned
-
-    def write(self) -> list[str]:
-        """Append the lines of the run; returns an expression for each result."""
-        self._results.own(self._text)
-        self._text.source.line(f"{self._text.frame}.run()")
-        return self._results.emit(self._text, self._returned)
+    tests: list[str]
+    placed: str
+    write: Callable[[], list[str]]

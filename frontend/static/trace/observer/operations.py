@@ -66,18 +66,17 @@ def is_function(f: Any) -> bool:
     return type(f).__name__ == "cython_function_or_method"
 
 
-def _arrays_in(tree: Any, found: list[Any]) -> list[Any]:
-    """Append the arrays and Variables in a tree of arguments."""
+def _arrays_in(k: Observer, tree: Any, found: list[Any]) -> list[Any]:
+    """Append the arrays and Variables in a tree of arguments, whose lists NumPy reads."""
     if issubclass(type(tree), (np.ndarray, Variable)):
         found.append(tree)
-    elif isinstance(tree, (tuple, list)):
-        for x in tree:
-            _arrays_in(x, found)
-    elif type(tree) is dict:
-        for x in tree.values():
-            _arrays_in(x, found)
-    elif type(tree) is slice:
-        _arrays_in((tree.start, tree.stop, tree.step), found)
+        return found
+    if type(tree) is list:
+        k.observation.items(tree, "a list")
+    parts = tree if isinstance(tree, (tuple, list)) else tree.values() if type(tree) is dict else (
+        tree.start, tree.stop, tree.step) if type(tree) is slice else ()
+    for x in parts:
+        _arrays_in(k, x, found)
     return found
 
 
@@ -139,8 +138,7 @@ def _apply(k: Observer, operation: _Operation, fn: Callable[..., Any] | None = N
     tape = o.tape
     operation.args, operation.kwargs = _plain(operation.args, name), _plain(operation.kwargs, name)
     operands = (operation.args, operation.kwargs) if operands is None else operands
-    _look_at_containers(k, operands)
-    arrays = _arrays_in(operands, [])
+    arrays = _arrays_in(k, operands, [])
     if _is_refused(k, name, arrays, [x for x in written if operation.rewrite is None or not tape.is_value(x)]):
         return operation()
     known = next((x for x in arrays if tape.is_value(x) or tape.is_taken(x)), None)
@@ -235,18 +233,6 @@ def _apply_to_others(k: Observer, native: Callable[[], Any], outside: list[Any],
         if not o.elements(x):
             return result
     return result if any(result is x for x in written) else constant(k, result)
-
-
-def _look_at_containers(k: Observer, tree: Any) -> None:
-    """Take note that NumPy reads the items of lists from outside."""
-    if isinstance(tree, (tuple, list)):
-        if type(tree) is list:
-            k.observation.items(tree, "a list")
-        for x in tree:
-            _look_at_containers(k, x)
-    elif type(tree) is dict:
-        for x in tree.values():
-            _look_at_containers(k, x)
 
 
 def _is_own(k: Observer, array: Any) -> bool:
@@ -391,7 +377,7 @@ def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     known = f if isinstance(f, Hashable) else None
     if known in _HARMLESS:
         return f(*[x.kusari_value if isinstance(x, ComputedNumber) else x for x in args], **kwargs)
-    if known in _OF_MEMORY and any(not _is_own(k, x) for x in _arrays_in(args, [])):
+    if known in _OF_MEMORY and any(not _is_own(k, x) for x in _arrays_in(k, args, [])):
         o.note(f"numpy.{name} asks where arrays lie in memory, which may be elsewhere in every call")
         return f(*args, **kwargs)
     args, kwargs = tuple([wrapped(k, x) for x in _plain(args, f"numpy.{name}")]), _plain(kwargs, f"numpy.{name}")
