@@ -148,5 +148,5 @@ def _append(tree: Any, leaves: list[Any], key: list[Any]) -> None:
                 key.append(type(leaf))
         else:
             key += (array.shape, array.dtype)
-        if is_cupy_array(array):
+        if array is not None and is_cupy_array(array):
             key.append(("card", array.device.id))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ from ..trees import flatten, unflatten
 if TYPE_CHECKING:
     from .recorder import Tape
 
+MOST_OTHER_CALLS = 2  # in which a number is another one: they count for nothing
+SAME_RATIO = 8  # how many calls one that goes on define-by-run may cost
 MOST_CHECKED_NODES = 64  # of one call: beyond that, Python that compares is slower than Python that computes
 _RAISING = frozenset(("raise", "call", "print", "log"))  # what `np.errstate` may ask for
 _NUMBERS = (bool, np.bool_, *KINDS)
@@ -148,21 +151,17 @@ def _value(tape: Tape, array: Any) -> Value | None:
 # -- numbers that replays compare --------------------------------------------------------------------------------------
 
 
+@dataclass(eq=False, slots=True)
 class Tally:
     """How often a number was what it was in the trace, and how often another one."""
 
-    __slots__ = ("same", "other")
-
-    MOST_OTHER_CALLS = 2  # that count for nothing
-    SAME_RATIO = 8  # how many calls one that goes on define-by-run may cost
-
-    def __init__(self) -> None:
-        self.same = self.other = 0
+    same: int = 0
+    other: int = 0
 
     @property
     def pays(self) -> bool:
         """Whether it is the same in nearly all calls."""
-        return self.other <= self.MOST_OTHER_CALLS or self.other * self.SAME_RATIO <= self.same
+        return self.other <= MOST_OTHER_CALLS or self.other * SAME_RATIO <= self.same
 
 
 def _compare(attrs: Any, array: Any) -> tuple[Any, ...]:

@@ -395,7 +395,7 @@ def write(k: Observer, x: Any, name: str, value: Any) -> None:
         return
     if isinstance(x, (types.ModuleType, type)):
         _native(x, name, value)
-        of_class = (x, (delattr if deletes else setattr, (x, name))) if issubclass(type(x), type) else ()
+        of_class: Any = (x, (delattr if deletes else setattr, (x, name))) if issubclass(type(x), type) else ()
         o.stored(x.__dict__, name, value, f"{x.__name__}.{name}", *of_class)
         return
     setter = find(k, kind, special)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import operator
 import types
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -374,7 +374,7 @@ def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
         return f(*map(plain, args), **kwargs)
     if name in _GLOBAL_STATE or (getattr(f, "__module__", None) or "").startswith(_OUTSIDE_MODULES):
         return unknown(k, f, args, kwargs)
-    known = f if isinstance(f, Hashable) else None
+    known = None if type(f).__hash__ is None else f
     if known in _HARMLESS:
         return f(*[x.kusari_value if isinstance(x, ComputedNumber) else x for x in args], **kwargs)
     if known in _OF_MEMORY and any(not _is_own(k, x) for x in _arrays_in(k, args, [])):
