@@ -49,19 +49,19 @@ def _is_compiled(owner: ScheduleCache, entry: CacheEntry) -> bool:
     return entry.fault is not None or entry.schedule is not None or any(step for step, _ in owner.steps(entry))
 
 
-def uncompiled(owner: ScheduleCache, entry: CacheEntry) -> str:
-    """Return a line on a signature that is traced and has no schedule of its own."""
+def uncompiled(owner: ScheduleCache, entry: CacheEntry) -> list[str]:
+    """Return a line on a signature that has no schedule of its own; none for others."""
+    if entry.recording is None:
+        return [f"fell back to define-by-run: {entry.fault}"]
     only = any(step is not None for step, _ in owner.steps(entry))
-    return "run by whole steps only, else compiled at the next call" if only else "traced, compiled at the next call"
+    return [] if entry.schedule is not None else ["run by whole steps only, else compiled at the next call" if only else
+                                                  "traced, compiled at the next call"]
 
 
 def _signature(owner: ScheduleCache, key: Any, entry: CacheEntry) -> Iterator[str]:
     schedule = entry.schedule
-    if entry.recording is None:
-        yield f"fell back to define-by-run: {entry.fault}"
-    elif schedule is None:
-        yield uncompiled(owner, entry)
-    else:
+    yield from uncompiled(owner, entry)
+    if schedule is not None:
         yield from (title for title, _ in schedule.elsewhere())
         yield from (line for compiled in schedule.compiled for line in _program(compiled))
         tail = schedule.tail
