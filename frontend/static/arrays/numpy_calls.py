@@ -6,7 +6,7 @@ knows it as the product that the compiler can fuse.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -180,17 +180,22 @@ def of_function(tape: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
         return of_conversion(tape, func.__name__, args[0], args[1:], kwargs)
     join = _OF_SEQUENCES.get(func)
     if join is not None and args and isinstance(args[0], (list, tuple)):
-        xs, rest = args[0], args[1:]
-        if not (xs and all(isinstance(x, np.ndarray) for x in xs) and len({x.dtype for x in xs}) == 1
-                and is_plain(rest) and kwargs.keys() <= {"axis"} and is_plain(tuple(kwargs.values()))):
-            return None
-        return recorded(tape, lambda *ys: join(ys, *rest, **kwargs), lambda *ys: func(ys, *rest, **kwargs), tuple(xs))
+        return _of_sequence(tape, join, func, args[0], args[1:], kwargs)
     if args and isinstance(args[0], np.ndarray) and (method := _AS_METHODS.get(func)) is not None:
         return of_method(tape, method, args[0], args[1:], kwargs)
     function = _FUNCTIONS.get(func)
     if function is None or not args or kwargs or not is_plain(args[1:]):
         return None
     return recorded(tape, function, func, args)
+
+
+def _of_sequence(tape: Any, join: Callable[..., Any], func: Any, xs: Sequence[Any], rest: tuple[Any, ...],
+                 kwargs: dict[str, Any]) -> Any:
+    """Return ``func(xs, *rest, **kwargs)`` of arrays, recorded as ``join`` of them."""
+    if not (xs and all(isinstance(x, np.ndarray) for x in xs) and len({x.dtype for x in xs}) == 1
+            and is_plain(rest) and kwargs.keys() <= {"axis"} and is_plain(tuple(kwargs.values()))):
+        return None
+    return recorded(tape, lambda *ys: join(ys, *rest, **kwargs), lambda *ys: func(ys, *rest, **kwargs), tuple(xs))
 
 
 def of_method(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:

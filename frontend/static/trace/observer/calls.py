@@ -21,7 +21,7 @@ from ...guards.guard import MISSING, is_plain
 from ..copies.instrument import CannotRewrite, rewritten
 from ..copies.source import NoSource
 from ..observation import is_ours
-from . import builtin_classes, c_functions, lookup, operations
+from . import builtin_functions, c_functions, lookup, operations
 from .c_code import C_FUNCTIONS, GENERATORS, PURE_PYTHON, unknown
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if args and (issubclass(kind, type) or kind in C_FUNCTIONS):
         cards.refuses(k.observation.tape, f, args)
     if issubclass(kind, type):
-        return builtin_classes.construct(k, f, args, kwargs)
+        return builtin_functions.construct(k, f, args, kwargs)
     if operations.is_function(f):
         makes_generator = getattr(f, "__name__", "") == "default_rng" and not k.observation.off
-        return (builtin_classes.make_generator if makes_generator else operations.function)(k, f, args, kwargs)
+        return (builtin_functions.make_generator if makes_generator else operations.function)(k, f, args, kwargs)
     if kind in C_FUNCTIONS:
         return c_functions.call(k, f, args, kwargs)
     if kind is _LRU_CACHE:
@@ -133,7 +133,7 @@ def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: di
         return operations.function(k, f, args, kwargs)
     if module in PURE_PYTHON and is_plain((args, kwargs)):
         return o.fresh_tree(f(*args, **kwargs))
-    generated = builtin_classes.generated(k, f, args, kwargs)
+    generated = builtin_functions.generated(k, f, args, kwargs)
     if generated is not NotImplemented:
         return generated
     if not ours and not o.is_fresh(f):
