@@ -85,7 +85,7 @@ def find(k: Observer, kind: type, name: str, classes: tuple[type, ...] | None = 
 
 
 def call_own(k: Observer, x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
-    """Call a special method of an object that is written in Python; MISSING where there is none."""
+    """Call a special method of an object that is written in Python; MISSING if it has no such one."""
     found = find(k, type(x), name)
     return k.call(found, x, *args, **kwargs) if isinstance(found, types.FunctionType) else MISSING
 
