@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kusari.ir import Builder, Graph, Node, Trait, Value
+from kusari.ir import Builder, Graph, Node, Trait, Value, behind
 from kusari.passes import Kept, choose_kept
 
 from ...configuration import config
@@ -158,7 +158,8 @@ class Schedule:
             part = self._full if given == self.recording.differentiable else None
             if part is None:
                 part, _ = through_views(self.recording, self._differentiate(given))
-            nodes = _continued(self.kept.again, part)
+            again = behind(self.kept.again, [v for n in part.nodes for v in n.inputs])
+            nodes = (*again, *part.nodes)
             made = {v for n in self.recording.graph.nodes for v in n.outputs}
             reads = {v for n in nodes for v in n.inputs if v in made}.difference(v for n in nodes for v in n.outputs)
             there = {*self.saved, *self.outputs.read}
@@ -337,17 +338,6 @@ def _draws(node: Node) -> bool:
     b = Builder()
     node.op.lower(b, node.attrs, *node.inputs)
     return any(n.op.traits & Trait.RANDOM for n in b.nodes)
-
-
-def _continued(again: Sequence[Node], backward: Backward) -> tuple[Node, ...]:
-    """Return the nodes of ``backward`` behind those of ``again`` on which they depend."""
-    wanted = {v for n in backward.nodes for v in n.inputs}
-    first: list[Node] = []
-    for node in reversed(again):
-        if any(v in wanted for v in node.outputs):
-            first.append(node)
-            wanted.update(node.inputs)
-    return (*reversed(first), *backward.nodes)
 
 
 class CompiledBackward:
