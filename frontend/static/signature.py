@@ -11,7 +11,7 @@ from ..backends.cuda import is_cupy_array
 from ..configuration import config
 from ..variable import Variable
 from .source import Source
-from .trees import array_of, flatten
+from .trees import SCALARS, array_of, flatten
 
 FEW_ARRAYS = 5    # up to here they are compared with each other one by one
 MANY_ARRAYS = 16  # from here on text is written with loops: a line for each array takes longer than the call
@@ -134,7 +134,7 @@ def owns_schedules(x: Any) -> bool:
         issubclass(kind, (Variable, np.ndarray, type)) or is_cupy_array(x))
 
 
-PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None), tuple, list, dict))
+PLAIN = frozenset((*SCALARS, tuple, list, dict))
 
 
 def _append(tree: Any, leaves: list[Any], key: list[Any]) -> None:

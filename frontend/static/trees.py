@@ -16,7 +16,7 @@ VARIABLE = "variable"
 ARRAY = "array"
 MISS: Any = object()  # returned by a fast path for a call that is not its own
 
-_SCALARS = (bool, int, float, complex, str, bytes, type(None))
+SCALARS = (bool, int, float, complex, str, bytes, type(None))
 _PARTS = {"tuple": 2, "list": 1, "dict": 2, "dataclass": 3, "stored": 2}  # where a specification has its parts
 
 
@@ -49,7 +49,7 @@ def flatten(tree: Any, leaves: list[Any], containers: dict[int, Any] | None = No
     if issubclass(kind, np.ndarray) or kind.__module__.partition(".")[0] == "cupy":
         leaves.append(tree)
         return ARRAY
-    if kind in _SCALARS:
+    if kind in SCALARS:
         return ("static", kind, repr(tree) if kind is float else tree)
     if issubclass(kind, ComputedNumber):
         leaves.append(tree.kusari_array)
@@ -99,7 +99,7 @@ class _Identity:
 
 
 def _static(x: Any) -> Any:
-    if type(x) in _SCALARS:
+    if type(x) in SCALARS:
         return ("static", type(x), repr(x) if isinstance(x, float) else x)
     if isinstance(x, (np.generic, np.dtype)):
         return ("static", type(x), x)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...variable import Variable
 from ..source import Source
-from ..trees import array_of
+from ..trees import SCALARS, array_of
 
 
 class _Missing:
@@ -28,7 +28,6 @@ class _Missing:
 
 MISSING: Any = _Missing()
 _class_of: Callable[[Any], Any] = type  # of unknown objects, for the type checker
-SCALARS = (bool, int, float, complex, str, bytes, type(None))
 _OWN_ORDER = (dict, OrderedDict, defaultdict, Counter)  # and not one that a class of the user's may have
 LARGEST_ARRAY_BYTES = 1 << 16  # elements of larger arrays are not compared in every call
 _SHOWN_CHARACTERS = 60
@@ -36,7 +35,7 @@ _DTYPE: type[Any] = np.dtype
 _NUMBERS: tuple[type[Any], ...] = (*SCALARS, np.generic)
 _DICT: Any = dict  # whose own methods are called, not those of a class of the user's
 _PLAIN_DEPTH = 6
-_IMMUTABLE = (*SCALARS, type(Ellipsis), slice, range, type(NotImplemented))
+IMMUTABLE = frozenset((*SCALARS, type(Ellipsis), slice, range, type(NotImplemented)))
 
 
 def same(new: Any, old: Any) -> bool:
@@ -77,7 +76,7 @@ def items_of(container: Any) -> list[Any]:
 def is_plain(x: Any, depth: int = 0) -> bool:
     """Whether a value consists of scalars, functions and classes, and has no state that changes."""
     kind = _class_of(x)
-    if kind in _IMMUTABLE or kind in (FunctionType, BuiltinFunctionType) or issubclass(kind, type):
+    if kind in IMMUTABLE or kind in (FunctionType, BuiltinFunctionType) or issubclass(kind, type):
         return True
     if kind in (tuple, frozenset) and depth < _PLAIN_DEPTH:
         return all([is_plain(y, depth + 1) for y in x])

@@ -22,7 +22,7 @@ from ... import functions as F
 from ...variable import Variable
 from ..arrays.captured import outside_value
 from ..computed_numbers import KINDS, ComputedNumber, computed_number, number_of
-from ..trees import flatten, unflatten
+from ..trees import SCALARS, flatten, unflatten
 
 if TYPE_CHECKING:
     from .recorder import Tape
@@ -32,7 +32,7 @@ SAME_RATIO = 8  # how many calls one that goes on define-by-run may cost
 MOST_CHECKED_NODES = 64  # of one call: beyond that, Python that compares is slower than Python that computes
 _RAISING = frozenset(("raise", "call", "print", "log"))  # what `np.errstate` may ask for
 _NUMBERS = (bool, np.bool_, *KINDS)
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, np.generic, np.dtype)
+_PLAIN = (*SCALARS, type(Ellipsis), np.generic, np.dtype)
 
 
 # -- functions ---------------------------------------------------------------------------------------------------------

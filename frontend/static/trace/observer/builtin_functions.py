@@ -21,8 +21,9 @@ from ....variable import Variable
 from ...computed_numbers import ComputedNumber, settled
 from ...guards.guard import MISSING
 from ..observation import NOT_DRAWN_AGAIN, NOT_GONE_ON, is_ours
+from ..own_functions import GENERATORS
 from . import containers, lookup, operations, texts
-from .c_code import CALLBACKS, GENERATORS, SCALARS, Handler, unknown, wrapped
+from .c_code import CALLBACKS, VALUES, Handler, unknown, wrapped
 from .containers import native
 from .operators import EVERY
 
@@ -222,7 +223,7 @@ def _hash(k: Observer, x: Any) -> Any:
     found = lookup.call_own(k, x, "__hash__")
     if found is not MISSING:
         return found
-    return hash(x) if isinstance(x, SCALARS) else _id(k, x) and hash(x)
+    return hash(x) if isinstance(x, VALUES) else _id(k, x) and hash(x)
 
 
 def _collection(f: Any) -> Handler:

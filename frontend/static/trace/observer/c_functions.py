@@ -27,9 +27,10 @@ from ...computed_numbers import settled
 from ...guards.guard import MISSING
 from ..numpy_nodes import drawn
 from ..observation import FRAMES_PER_CALL, NOT_DRAWN_AGAIN, NOT_GONE_ON
+from ..own_functions import GENERATORS
 from . import containers, lookup, operations, texts
 from .builtin_functions import BUILTINS, namespace
-from .c_code import GENERATORS, PURE_MODULES, SCALARS, Handler, unknown, wrapped
+from .c_code import PURE_MODULES, VALUES, Handler, unknown, wrapped
 from .container_methods import CHANGES, of_container
 from .containers import made, native
 
@@ -245,7 +246,7 @@ def _on_arrays(operation: Callable[..., Any]) -> Handler:
 _METHODS: tuple[tuple[Any, Handler], ...] = (
     (np.ndarray, _on_arrays(operations.method)), (np.ufunc, _on_arrays(operations.ufunc_method)),
     (str, _of_string), (GENERATORS, of_generator),
-    ((*SCALARS, re.Pattern, re.Match, tuple, frozenset, *containers._VIEWS), _of_scalar), (type, _of_class),
+    ((*VALUES, re.Pattern, re.Match, tuple, frozenset, *containers._VIEWS), _of_scalar), (type, _of_class),
     *((base, functools.partial(of_container, base)) for base in CHANGES))
 
 

@@ -21,8 +21,9 @@ from ...guards.guard import MISSING, is_plain
 from ..copies.instrument import CannotRewrite, rewritten
 from ..copies.source import NoSource
 from ..observation import is_ours
+from ..own_functions import GENERATORS
 from . import builtin_functions, c_functions, lookup, operations
-from .c_code import C_FUNCTIONS, GENERATORS, PURE_PYTHON, unknown
+from .c_code import C_FUNCTIONS, PURE_PYTHON, unknown
 
 if TYPE_CHECKING:
     from .observer import Observer

@@ -13,7 +13,7 @@ import numpy as np
 from ....variable import Variable
 from ...arrays import cards
 from ...computed_numbers import ComputedNumber, settled
-from ...guards.guard import MISSING, shown
+from ...guards.guard import IMMUTABLE, MISSING, shown
 from ..effects import store
 from ..observation import NOT_GONE_ON
 from . import lookup, operations
@@ -26,8 +26,6 @@ MUTABLE = (list, dict, set, collections.deque, bytearray, array.array, collectio
            collections.Counter)
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 _IMMUTABLE_ITEMS = (str, bytes, range, frozenset)
-_SCALARS = frozenset((bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, range,
-                      type(NotImplemented)))
 _LOOKED_AT_DEPTH = 6
 
 
@@ -40,7 +38,7 @@ def look(k: Observer, x: Any, depth: int = 0) -> None:
     """Take note that code which is not observed may read all of a value."""
     o = k.observation
     kind = type(x)
-    if kind in _SCALARS or o.off or depth > _LOOKED_AT_DEPTH:
+    if kind in IMMUTABLE or o.off or depth > _LOOKED_AT_DEPTH:
         return
     if isinstance(x, ComputedNumber):
         x.kusari_read("code in C")
@@ -363,7 +361,7 @@ def length(k: Observer, x: Any) -> int:
 def truth(k: Observer, x: Any) -> bool:
     """Return the truth of a value, observed."""
     o, kind = k.observation, type(x)
-    if kind in _SCALARS or o.off or isinstance(x, (tuple, frozenset, np.generic)):
+    if kind in IMMUTABLE or o.off or isinstance(x, (tuple, frozenset, np.generic)):
         return bool(x)
     if cards.reads(o.tape, "bool()", x):
         return bool(x)

@@ -24,6 +24,7 @@ from ....variable import Variable
 from ...arrays import cards
 from ...computed_numbers import settled
 from ...guards.guard import MISSING
+from ...trees import SCALARS
 from ..observation import Observation, is_ours
 from . import operations
 
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
     from .observer import Observer
 
 _HEAP_TYPE = 1 << 9  # of a class's flags: its attributes may be assigned
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, range, slice, type(Ellipsis),
-          np.dtype, np.ufunc, types.BuiltinFunctionType, types.CodeType, types.MethodDescriptorType,
-          types.WrapperDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType,
-          types.GetSetDescriptorType, types.MemberDescriptorType, type(NotImplemented), list, dict, set, bytearray,
-          type({}.keys()), type({}.values()), type({}.items()), types.MappingProxyType)
+_PLAIN = (*SCALARS, tuple, frozenset, range, slice, type(Ellipsis), np.dtype, np.ufunc, types.BuiltinFunctionType,
+          types.CodeType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
+          types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
+          type(NotImplemented), list, dict, set, bytearray, type({}.keys()), type({}.values()), type({}.items()),
+          types.MappingProxyType)
 _STATIC_OF_VARIABLES = frozenset(("shape", "dtype", "ndim", "size", "xp", "device", "requires_grad", "layout"))
 _TYPE = ("shape", "dtype", "ndim", "size")
 _CHANGING = frozenset(("cleargrad", "zerograd", "addgrad", "copydata", "unchain", "unchain_backward", "to_cpu",

@@ -18,13 +18,11 @@ from ....variable import Variable
 from ...arrays import cards
 from ...computed_numbers import ComputedNumber, plain, settled
 from ...guards import guard as guards
-from ...guards.guard import MISSING, is_plain
+from ...guards.guard import IMMUTABLE, MISSING, is_plain
 from ..net import is_library
 from ..observation import Observation, is_ours
 from . import builtin_functions, calls, container_methods, containers, lookup, operations, texts
 from .operators import BINARY, COMPARE, INPLACE, UNARY, Operator
-
-_SCALARS = frozenset((bool, int, float, complex, str, bytes, type(None)))
 
 
 class Observer:
@@ -141,7 +139,7 @@ class Observer:
         o, kinds = self.observation, [*map(type, operands)]
         if o.off:
             return op.function(*map(plain, operands))
-        if _SCALARS.issuperset(kinds):
+        if IMMUTABLE.issuperset(kinds):
             return op.function(*operands)
         is_array = [issubclass(kind, np.ndarray) for kind in kinds]
         is_written = bool(op.own) and (is_array[0] or kinds[0] in containers.MUTABLE)
@@ -197,7 +195,7 @@ class Observer:
 
     def operand(self, x: Any) -> Any:
         """Take note of an operand of a chained comparison, which Python itself makes."""
-        if type(x) not in _SCALARS and not self.observation.off:
+        if type(x) not in IMMUTABLE and not self.observation.off:
             if isinstance(x, (np.generic, np.dtype)) or is_plain(x):
                 return x
             self.observation.note(f"a chained comparison has a {type(x).__name__} as an operand, which is not "
@@ -210,7 +208,7 @@ class Observer:
         """Return a value whose truth Python looks at next."""
         self.truth(x)
         kind = type(x)
-        if kind not in _SCALARS and any(isinstance(getattr(kind, name, None), types.FunctionType)
+        if kind not in IMMUTABLE and any(isinstance(getattr(kind, name, None), types.FunctionType)
                                         for name in ("__bool__", "__len__")) and not issubclass(type(x), Variable):
             self.observation.note(f"the truth of a {kind.__name__} is asked for by `and` or `or`, whose Python is not "
                                   "observed there; use `if`")
@@ -220,7 +218,7 @@ class Observer:
         """Format a value, as in an f-string."""
         if conversion:
             x = texts.text(self, {"r": repr, "s": str, "a": ascii}[conversion], x)
-        if type(x) in _SCALARS or self.observation.off:
+        if type(x) in IMMUTABLE or self.observation.off:
             return format(x, spec)
         return texts.text(self, format, x, spec)
 
@@ -266,7 +264,7 @@ class Observer:
 
     def _matched(self, x: Any, names: tuple[str, ...]) -> None:
         kind = type(x)
-        if kind in _SCALARS:
+        if kind in IMMUTABLE:
             return
         if issubclass(type(x), (np.ndarray, Variable)):
             operations.identity(self, x, None)

@@ -25,6 +25,7 @@ from ...guards.guard import MISSING
 from ...trees import array_of
 from .. import numpy_nodes
 from ..numpy_nodes import by_python
+from ..own_functions import GENERATORS
 from .c_code import unknown, wrapped
 from .operators import Operator
 
@@ -61,8 +62,7 @@ def is_function(f: Any) -> bool:
     if isinstance(f, (types.BuiltinFunctionType, types.FunctionType)):
         module = getattr(f, "__module__", None) or ""
         return module.partition(".")[0] == "numpy" and not isinstance(
-            getattr(f, "__self__", None), (np.ndarray, np.generic, np.random.RandomState, np.random.Generator, type,
-                                           np.ufunc, np.dtype, np.random.BitGenerator))
+            getattr(f, "__self__", None), (*GENERATORS, np.ndarray, np.generic, np.ufunc, np.dtype, type))
     return type(f).__name__ == "cython_function_or_method"
 
 
