@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....variable import Variable
-from ...arrays import numpy_calls
+from ...arrays import cards, numpy_calls
 from ...arrays.captured import owner
 from ...arrays.written import with_item
 from ...computed_numbers import ComputedNumber, numbers_in, plain, settled
@@ -27,13 +27,12 @@ from .. import numpy_nodes
 from ..numpy_nodes import by_python
 from ..own_functions import GENERATORS
 from .c_code import unknown, wrapped
-from .operators import Operator
+from .operators import INPLACE, Operator
 
 if TYPE_CHECKING:
     from .observer import Observer
 
-_FREE = frozenset(("shape", "dtype", "ndim", "size", "nbytes", "itemsize", "device", "__doc__", "__class__",
-                   "__array_priority__"))
+_FREE = cards.FREE | {"__doc__", "__array_priority__"}
 _HARMLESS = {np.shape, np.ndim, np.size, np.result_type, np.iscomplexobj, np.isrealobj, np.broadcast_shapes,
              np.can_cast, np.promote_types, np.isscalar, np.issubdtype, np.min_scalar_type, np.finfo, np.iinfo}
 _OF_MEMORY = {np.may_share_memory, np.shares_memory}
@@ -41,9 +40,7 @@ _LIKE = {np.zeros_like, np.ones_like, np.empty_like, np.full_like}
 _UNSET = {np.empty, np.empty_like}
 _WRITING = {np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis}  # to their first argument
 _IN_PLACE = frozenset(("fill", "sort", "partition", "resize", "put", "setflags", "setfield", "__setitem__",
-                       "__delitem__", "__setstate__", *(f"__i{name}__" for name in (
-                           "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
-                           "lshift", "rshift"))))
+                       "__delitem__", "__setstate__", *[op.own for op in INPLACE.values()]))
 _VIEWS = frozenset(("__getitem__", "reshape", "transpose", "swapaxes", "squeeze", "ravel", "view", "T", "real", "imag",
                     "diagonal", "mT", "expand_dims", "moveaxis", "rollaxis", "broadcast_to", "asarray",
                     "ascontiguousarray", "flip", "atleast_1d", "atleast_2d"))  # methods, attributes and functions
