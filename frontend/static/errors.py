@@ -16,7 +16,7 @@ class StaticGraphWarning(UserWarning):
 
 
 class NotCompilable(Exception):
-    """An update has a part that states no expressions; the message says which."""
+    """An update, or a backward through several functions, has a part that is not compiled; the message says which."""
 
 
 class Refused(NotCompilable):

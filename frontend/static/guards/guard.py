@@ -9,7 +9,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
-from types import BuiltinFunctionType, CellType, FunctionType, MappingProxyType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MappingProxyType, ModuleType
 from typing import Any, cast
 
 import numpy as np
@@ -225,7 +225,7 @@ ANY_VARIABLE = Variable()  # in place of the value of an entry, which only has t
 
 
 class Attribute(Guard):
-    """An attribute that only an ordinary lookup finds: a slot, a configuration entry, a thread's own value."""
+    """An attribute that only an ordinary lookup finds: a slot, a configuration entry, the content of a cell."""
 
     def __init__(self, holder: Any, name: str, value: Any, what: str, where: str) -> None:
         super().__init__(holder, value, what, where)
@@ -239,27 +239,6 @@ class Attribute(Guard):
         if self.value is MISSING:
             return f"not hasattr({holder}, {self.name!r})"
         return _compared(f"{holder}.{self.name}", self.value, source)
-
-
-class Cell(Guard):
-    """A closure variable."""
-
-    def now(self) -> Any:
-        return contents(self.holder)
-
-    def test(self, source: Source) -> str:
-        holder = source.name(self.holder, "held")
-        if self.value is MISSING:
-            return f"{_call(source, contents, holder)} is {source.name(MISSING, 'missing')}"
-        return _compared(f"{holder}.cell_contents", self.value, source)
-
-
-def contents(cell: CellType) -> Any:
-    """Return the object in a cell; MISSING if it is empty."""
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return MISSING
 
 
 class Code(Guard):
@@ -277,18 +256,10 @@ class Code(Guard):
             _keyword_defaults(f), self.value[2]) else MISSING
 
     def test(self, source: Source) -> str:
-        f, code = source.name(self.holder, "held"), source.name(self.value[0], "value")
-        text = f"{f}.__code__ is {code}"
-        defaults = f"{f}.__defaults__"
-        if self.value[1] is None:
-            text += f" and {defaults} is None"
-        else:
-            known = source.name(self.value[1], "value")
-            text += f" and ({defaults} is {known} or {_call(source, same, defaults, known)})"
-        if self.value[2]:
-            now = _call(source, _keyword_defaults, f)
-            text += f" and {_call(source, same, now, source.name(self.value[2], 'value'))}"
-        return text
+        f = source.name(self.holder, "held")
+        code, defaults, keywords = self.value
+        tests = [_compared(f"{f}.__code__", code, source), _compared(f"{f}.__defaults__", defaults, source)]
+        return " and ".join(tests + [_compared(_call(source, _keyword_defaults, f), keywords, source)] * bool(keywords))
 
 
 def _keyword_defaults(function: Any) -> Any:

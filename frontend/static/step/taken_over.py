@@ -17,7 +17,7 @@ from ...update_rule import UpdateRule
 from ...variable import Variable
 from ..errors import NotCompilable
 from ..guards.check import checks_of
-from ..guards.guard import MISSING, Attribute, Cell, ClassOf, Entry, Guard
+from ..guards.guard import MISSING, Attribute, ClassOf, Entry, Guard
 from ..source import Source
 
 UPDATE, HOOKS, STEP = "update", "hooks", "step"  # what takes it over: every update, hooks before it, whole steps
@@ -93,7 +93,7 @@ class Conditions:
         """Append that a global, or the variable in a cell, is ``value``."""
         if name:
             self.each[id(place), name, id(value)] = Entry(place, name, value, "", "") if isinstance(place, dict) else (
-                Cell(place, value, "", ""))
+                Attribute(place, "cell_contents", value, "", ""))
 
     def kind(self, x: Any) -> None:
         """Append that an object is of its class."""

@@ -10,7 +10,7 @@ import functools
 import operator
 import sys
 from collections.abc import Callable
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -403,13 +403,7 @@ class Observation:
                       self._persistent, self._stored, self._changed, self._read_elements):
             known.clear()
         self.effects = []
-        self.tape = _Closed()  # generators may go on with their copies
-
-
-class _Closed:
-    """The tape of an observation that is over: nothing is observed any more."""
-
-    fault = "the call is over"
+        self.tape = SimpleNamespace(fault="the call is over")  # generators may go on with their copies, not observed
 
 
 class Unguarded(Observation):

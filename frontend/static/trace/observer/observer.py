@@ -17,7 +17,6 @@ import numpy as np
 from ....variable import Variable
 from ...arrays import cards
 from ...computed_numbers import ComputedNumber, plain, settled
-from ...guards import guard as guards
 from ...guards.guard import IMMUTABLE, MISSING, is_plain
 from ..net import is_library
 from ..observation import Observation, is_ours
@@ -70,16 +69,12 @@ class Observer:
 
     def cell(self, name: str, value: Any) -> Any:
         """Read a closure variable, whose value is given."""
-        cell, o = self._cell(name), self.observation
-        if o.is_outside(cell) and (id(cell), None) not in o._stored and o.guard(
-                "cell", cell, None, lambda where: guards.Cell(cell, value, f"the closure variable {name}", where)):
-            o.found(value, f"the closure variable {name}")
-        return value
+        return self.observation.attribute(self._cell(name), "cell_contents", value, f"the closure variable {name}")
 
     def set_cell(self, name: str, value: Any) -> Any:
         """Observe the store of a closure variable: the copy then stores the value that is returned."""
         cell, value = self._cell(name), settled(value, name)
-        self.observation.stored(cell, None, value, f"the closure variable {name}", None,
+        self.observation.stored(cell, "cell_contents", value, f"the closure variable {name}", None,
                                 (setattr, (cell, "cell_contents")))
         return value
 
