@@ -45,15 +45,11 @@ def same(new: Any, old: Any) -> bool:
     kind = _class_of(new)
     if kind is not type(old):
         return False
-    if kind is float or kind is complex:
+    if kind is float or kind is complex or isinstance(new, (np.generic, _DTYPE)):
         return repr(new) == repr(old)
     if kind is tuple:
         return len(new) == len(old) and all(map(same, new, old))
-    if isinstance(new, (np.generic, _DTYPE)):
-        return repr(new) == repr(old)
-    if kind is slice:
-        return same((new.start, new.stop, new.step), (old.start, old.stop, old.step))
-    if kind is range:
+    if kind is slice or kind is range:
         return same((new.start, new.stop, new.step), (old.start, old.stop, old.step))
     return kind in SCALARS and new == old
 
@@ -185,10 +181,8 @@ class Entry(Guard):
 
     def now(self) -> Any:
         kind = _class_of(self.holder)
-        if kind is dict or kind is MappingProxyType:
-            return self.holder.get(self.key, MISSING)
-        if issubclass(kind, dict):
-            return _DICT.get(self.holder, self.key, MISSING)
+        if issubclass(kind, (dict, MappingProxyType)):
+            return (_DICT if issubclass(kind, dict) else MappingProxyType).get(self.holder, self.key, MISSING)
         try:
             return self.holder[self.key]
         except (IndexError, KeyError):

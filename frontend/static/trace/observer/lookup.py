@@ -274,19 +274,17 @@ def _of_super(k: Observer, x: Any, name: str) -> Any:
 
 
 def _of_module(k: Observer, x: types.ModuleType, name: str) -> Any:
-    o = k.observation
-    entries = x.__dict__
-    if name in entries:
-        value = entries[name]
-        if is_ours(x.__name__):
-            watch_module(x)
-            return o.entry(entries, name, value, f"{x.__name__}.{name}", "modules")
-        return value if k.is_ours else o.entry(entries, name, value, f"{x.__name__}.{name}")
+    entries, ours = x.__dict__, is_ours(x.__name__)
+    if name in entries and k.is_ours and not ours:
+        return entries[name]
+    if ours:
+        watch_module(x)
+    value = k.observation.entry(entries, name, entries.get(name, MISSING), f"{x.__name__}.{name}",
+                                "modules" if ours else None)
+    if value is not MISSING:
+        return value
     missing = entries.get("__getattr__")
-    o.entry(entries, name, MISSING, f"{x.__name__}.{name}", "modules" if is_ours(x.__name__) else None)
-    if isinstance(missing, types.FunctionType) and not is_ours(x.__name__):
-        return k.call(missing, name)
-    return getattr(x, name)
+    return k.call(missing, name) if isinstance(missing, types.FunctionType) and not ours else getattr(x, name)
 
 
 def watch_module(module: types.ModuleType) -> None:
