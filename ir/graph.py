@@ -85,6 +85,16 @@ def copied(nodes: Iterable[Node], new: dict[Value, Value], where: str | None = N
     return made
 
 
+def behind(nodes: Sequence[Node], values: Iterable[Value]) -> list[Node]:
+    """Return those of some nodes, in their order, that ``values`` are computed by."""
+    needed, found = set(values), list[Node]()
+    for node in reversed(nodes):
+        if any(v in needed for v in node.outputs):
+            found.append(node)
+            needed.update(node.inputs)
+    return found[::-1]
+
+
 @dataclass(frozen=True, eq=False)
 class Graph:
     """A frozen program: nodes in execution order.

@@ -60,11 +60,12 @@ class Call(InFlight):
 
     __slots__ = ("schedule", "arguments", "function", "_backwards")
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Schedule, arguments: Any = None) -> None:
         self.schedule = schedule
         recording, outputs = schedule.recording, schedule.outputs
-        self.arguments = arguments_of(schedule.forward, recording.bindings, returned=range(len(outputs.values)),
-                                      apart=recording.apart, views=outputs.views)
+        self.arguments = arguments or arguments_of(
+            schedule.forward, recording.bindings, returned=range(len(outputs.values)), apart=recording.apart,
+            views=outputs.views)
         self.function: Any = None
         self._backwards: dict[tuple[bool, ...], CallBackward] = {}
 
@@ -191,13 +192,10 @@ class CallBackward:
         applied = {value: tokens[kept] for value, kept in self._tokens}
         self._arguments.frame.tokens.update(applied)
         try:
-            found = self._arguments.run(values)
+            return self._arguments.run(values)
         except Unforeseen:
+            applied.clear()
             raise
-        except BaseException:
+        finally:
             for one in applied.values():
                 one.given = None
-            raise
-        for one in applied.values():
-            one.given = None
-        return found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kusari.ir import Builder, Graph, Node, Trait, Value
+from kusari.ir import Builder, Graph, Node, Trait, Value, behind
 from kusari.passes import Kept, choose_kept
 
 from ...callsite import user_stacklevel
@@ -153,7 +153,8 @@ class Schedule:
             part = self._full if given == self.recording.differentiable else None
             if part is None:
                 part, _ = through_views(self.recording, self._differentiate(given))
-            nodes = _continued(self.kept.again, part)
+            again = behind(self.kept.again, [v for n in part.nodes for v in n.inputs])
+            nodes = (*again, *part.nodes)
             made = {v for n in self.recording.graph.nodes for v in n.outputs}
             reads = {v for n in nodes for v in n.inputs if v in made}.difference(v for n in nodes for v in n.outputs)
             there = {*self.saved, *self.outputs.read}
@@ -291,13 +292,9 @@ class Schedule:
             if same and i in same:
                 out.append(out[same[i]])
                 continue
-            x = results[i]
-            value = self.recording.graph.outputs[i]
-            if value in graph_inputs:  # an argument passed through is that argument, as in define-by-run
-                x = leaves[graph_inputs[value]]
-                if kind is VARIABLE and not isinstance(x, Variable):
-                    x = output_variable(x, self.recording.requires_grad[i])
-            elif kind is VARIABLE and not isinstance(x, Variable):
+            given = graph_inputs.get(self.recording.graph.outputs[i])
+            x = results[i] if given is None else leaves[given]  # which is that argument, as in define-by-run
+            if kind is VARIABLE and not isinstance(x, Variable):
                 x = output_variable(x, self.recording.requires_grad[i])
             out.append(array_of(x) if kind is ARRAY else x)
         return unflatten(self.recording.result, iter(out))
@@ -343,17 +340,6 @@ def _draws(node: Node) -> bool:
     b = Builder()
     node.op.lower(b, node.attrs, *node.inputs)
     return any(n.op.traits & Trait.RANDOM for n in b.nodes)
-
-
-def _continued(again: Sequence[Node], backward: Backward) -> tuple[Node, ...]:
-    """Return the nodes of ``backward`` behind those of ``again`` on which they depend."""
-    wanted = {v for n in backward.nodes for v in n.inputs}
-    first: list[Node] = []
-    for node in reversed(again):
-        if any(v in wanted for v in node.outputs):
-            first.append(node)
-            wanted.update(node.inputs)
-    return (*reversed(first), *backward.nodes)
 
 
 class CompiledBackward:
