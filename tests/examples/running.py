@@ -67,6 +67,7 @@ def run_row(row: Row, python: str, examples: Path, folder: Path, root: Path, kus
         maker(root, folder)
     path = [str(HERE / "stand_ins"), *([os.environ.get("PYTHONPATH", "")] if kusari else [])]
     environment = {
+        **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "KUSARI_NUM_THREADS"), "1"),
         **os.environ, **row.environment, "CHAINER_DATASET_ROOT": str(root), "MPLBACKEND": "agg", "PYTHONHASHSEED": "0",
         "PYTHONWARNINGS": "ignore", "PYTHONPATH": os.pathsep.join(path),
     }  # fmt: skip
