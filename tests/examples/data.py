@@ -128,6 +128,15 @@ def parallel_texts(root: Path, cwd: Path) -> None:
         (cwd / f"vocab.{name}").write_text("\n".join(sorted({w for x in lines for w in x.split()})) + "\n")
 
 
+def europarl(root: Path, cwd: Path) -> None:
+    """Write sentences in two languages in the folder, and by the names, of the workshop on translation."""
+    lines = list(_words(60))
+    (cwd / "wmt" / "dev").mkdir(parents=True)
+    for name, part in (("giga-fren.release2.fixed", lines), ("dev/newstest2013", lines[:12])):
+        (cwd / "wmt" / f"{name}.en").write_text("\n".join(part) + "\n")
+        (cwd / "wmt" / f"{name}.fr").write_text("\n".join(" ".join(reversed(x.split())) for x in part) + "\n")
+
+
 def trees(root: Path, cwd: Path) -> None:
     """Write binary trees of words with labels."""
     rng = _rng()

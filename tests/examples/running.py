@@ -18,7 +18,7 @@ PROGRESS = re.compile(r"total \[|epoch \[|iter, .* epoch|iters/sec")
 CONTROL = re.compile(r"\x1b\[\d*[A-Z]")
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf)(?![\w])", re.IGNORECASE)
 COLUMN = "elapsed_time"
-DATES = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?")
+TIMES = re.compile(r"\d+\.\d+ \[s\]|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?")
 
 
 @dataclass
@@ -41,7 +41,7 @@ def printed_lines(text: str) -> Iterator[str]:
             column = slice(start, start + 14)
         elif column and len(line) > column.start:
             line = line[:column.start] + line[column.stop:]
-        if line := DATES.sub("", line).rstrip():
+        if line := TIMES.sub("", line).rstrip():
             yield line
 
 
