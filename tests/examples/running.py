@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ PROGRESS = re.compile(r"total \[|epoch \[|iter, .* epoch|iters/sec")
 CONTROL = re.compile(r"\x1b\[\d*[A-Z]")
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf)(?![\w])", re.IGNORECASE)
 COLUMN = "elapsed_time"
+LIMIT_SECONDS = 280  # of a process: a rank that waits for one which has failed never ends
 TIMES = re.compile(r"\d+\.\d+ \[s\]|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?")
 
 
@@ -78,6 +80,8 @@ def run_row(row: Row, python: str, examples: Path, folder: Path, root: Path, kus
             process = subprocess.Popen(words, cwd=folder, env=environment, text=True, stderr=errors,
                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             assert process.stdin and process.stdout
+            limit = threading.Timer(LIMIT_SECONDS, process.terminate)
+            limit.start()
             process.stdin.write(step.stdin)
             process.stdin.close()
             text, seen = "", 0
@@ -89,6 +93,7 @@ def run_row(row: Row, python: str, examples: Path, folder: Path, root: Path, kus
                     break
             process.stdout.close()
             code = process.wait()
+            limit.cancel()
             errors.seek(0)
             done.errors = errors.read()
         (folder / "stdout.txt").write_text(text)

@@ -94,7 +94,9 @@ class ChainerMNStudy:
 
     def optimize(self, objective, n_trials):
         """Run trials, to each of which the communicator is given."""
-        self._study.optimize(lambda trial: objective(trial, self._comm), n_trials, self._comm.bcast_obj)
+        comm = self._comm
+        self._study.optimize(lambda trial: objective(trial, comm), n_trials,
+                             lambda drawn: comm.bcast_obj(None if comm.rank else drawn))
 
 
 def create_study(direction, pruner):
