@@ -11,6 +11,7 @@ from examples.rows import Row
 from examples.running import Done, numbers
 
 DECIMAL = re.compile(r"(?<![\w.])[-+]?(?:\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+|nan\b)(?![\w.])", re.IGNORECASE)
+LETTERS = 120  # of a message
 ERROR = re.compile(r"(\w+\.)*\w*(Error|Exception|InvalidType)\b")
 
 
@@ -46,7 +47,8 @@ def difference(given: Sequence[float], expected: Sequence[float]) -> float:
 
 def _message(errors: str) -> str:
     lines = [line.strip() for line in errors.splitlines() if line.strip()] or ["no message"]
-    return ([line for line in lines if ERROR.match(line)] or lines)[-1]
+    at = max((i for i, line in enumerate(lines) if ERROR.match(line)), default=len(lines) - 1)
+    return " ".join(lines[at:])[:LETTERS]
 
 
 def judge(row: Row, ours: Done, theirs: Done | None, numpy: tuple[int, ...]) -> Verdict:
@@ -65,11 +67,11 @@ def judge(row: Row, ours: Done, theirs: Done | None, numpy: tuple[int, ...]) -> 
         expected &= (theirs.code == 0) == row.chainer
     if not works:
         there = "" if theirs is None else "; works there" if theirs.code == 0 else ", there too"
-        return Verdict(False, expected, f"fails{there}: `{_message(ours.errors)[:100]}`")
+        return Verdict(False, expected, f"fails{there}: `{_message(ours.errors)}`")
     if theirs is None:
         return Verdict(True, expected, "works; not run on Chainer")
     if theirs.code:
-        return Verdict(True, expected, f"works; fails on Chainer: `{_message(theirs.errors)[:100]}`")
+        return Verdict(True, expected, f"works; fails on Chainer: `{_message(theirs.errors)}`")
     given, wanted = numbers(ours.printed), numbers(theirs.printed)
     if len(given) != len(wanted):
         text = f"works; prints {len(given)} numbers, Chainer {len(wanted)}"
