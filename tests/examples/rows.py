@@ -217,6 +217,4 @@ ROWS = (
     Row("chainerx imagenet", run("../chainerx_cc/examples/imagenet_py/train_imagenet.py",
                                  "list.txt list.txt -B 2 -b 2 -E 1 -j 1"), (data.photographs,), needs=IMAGE,
         chainer=None, note=NATIVE),
-    Row("examples' own test of imagenet", run("-m pytest", "tests/test_imagenet.py"), tolerance=None, needs=IMAGE,
-        note="pytest prints times"),
 )
