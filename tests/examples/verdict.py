@@ -46,7 +46,8 @@ def difference(given: Sequence[float], expected: Sequence[float]) -> float:
 
 
 def _message(errors: str) -> str:
-    lines = [line.strip() for line in errors.splitlines() if line.strip()] or ["no message"]
+    own = errors.split("\nkusari.distributed: ")[0]  # what else it prints tells how the other ranks were ended
+    lines = [line.strip() for line in own.splitlines() if line.strip()] or ["no message"]
     at = max((i for i, line in enumerate(lines) if ERROR.match(line)), default=len(lines) - 1)
     return " ".join(lines[at:])[:LETTERS]
 
