@@ -147,7 +147,7 @@ ROWS = (
       for name, script, more in (("dqn", "dqn_cartpole", ""), ("ddpg", "ddpg_pendulum", ""),
                                  ("double dqn", "dqn_cartpole", "--target-type double_dqn"))],
     Row("serialization", (Step("serialization/save.py"), Step("serialization/load.py")), tolerance=None,
-        needs=("h5py",), note="Chainer draws and writes the parameters of a link in the order of a set"),
+        needs=("h5py",), note="Chainer writes the parameters of a link in the order of a set"),
     Row("static mnist", run(f"{STATIC}/mnist/train_mnist.py", f"{SMALL} -d -1"), (data.mnist,)),
     Row("static mnist with side effects", run(
         f"{STATIC}/mnist/train_mnist.py", f"{SMALL} -d -1 -m MLPSideEffect"), (data.mnist,)),

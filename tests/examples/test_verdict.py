@@ -24,6 +24,7 @@ def failed(message: str) -> Done:
     (ROW, GOOD, GOOD, True, "works; 2 numbers, equal"),
     (ROW, Done(["1 0.5001"], 0, ""), GOOD, True, "works; 2 numbers, equal to rounding"),
     (ROW, Done(["1 0.51"], 0, ""), GOOD, False, "works; 2 numbers, within 0.007"),
+    (Row("any", (), tolerance=None), Done(["0.5 1"], 0, ""), GOOD, True, "works; 2 numbers, equal in another order"),
     (ROW, Done(["1 nan"], 0, ""), GOOD, False, "works; 2 numbers, within inf"),
     (ROW, Done(["1"], 0, ""), GOOD, False, "works; prints 1 numbers, Chainer 2"),
     (ROW, GOOD, failed("x"), False, "works; fails on Chainer: `AttributeError: x`"),

@@ -79,5 +79,7 @@ def judge(row: Row, ours: Done, theirs: Done | None, numpy: tuple[int, ...]) -> 
         return Verdict(True, expected and row.tolerance is None, text)
     apart = difference(given, wanted)
     agree = "equal" if not apart else "equal to rounding" if apart < 1e-4 else f"within {apart:.1g}"
+    if row.tolerance is None and apart and sorted(given) == sorted(wanted):
+        agree = "equal in another order"
     text = f"works; {len(given)} numbers, {agree}" if given else "works; prints no numbers"
     return Verdict(True, expected and (row.tolerance is None or apart <= row.tolerance), text)
