@@ -76,10 +76,10 @@ def _put_back() -> None:
 class _Cases(type):
     """The kind of the class that ChainerX's tests know parameterized classes by, and read the cases of."""
 
-    def __instancecheck__(cls, tested: object) -> bool:
+    def __instancecheck__(cls, tested: Any) -> bool:
         cases = importlib.import_module("kusari.testing.parameterized").CASES.get(tested)
         if cases is not None:
-            setattr(tested, "cases", [(case, case.__module__, case.__name__) for case in cases])
+            tested.cases = [(case, case.__module__, case.__name__) for case in cases]
         return cases is not None
 
 
