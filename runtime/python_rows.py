@@ -139,7 +139,7 @@ class PythonRows:
                     self._put(value, result)
                 else:
                     self.tokens[value] = result
-        except Exception as error:
+        except (AttributeError, TypeError, ValueError) as error:
             self.failed = node
             fault = RunError(f"{node.op.name} at {node.where or 'an unknown place'} failed: "
                             f"{type(error).__name__}: {error}")

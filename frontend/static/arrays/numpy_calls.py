@@ -15,6 +15,7 @@ from ... import functions as F
 from ...function_node import FunctionNode
 from ...variable import Variable
 from ..computed_numbers import computed_number
+from ..errors import is_from_handler
 from .captured import outside_value, owner
 
 _UFUNCS: dict[Any, Callable[..., Any]] = {
@@ -258,7 +259,9 @@ def recorded(tape: Any, function: Callable[..., Any], original: Callable[..., An
     try:
         with np.errstate(all="ignore"):
             expected = original(*args)
-    except Exception:
+    except Exception as error:
+        if is_from_handler(error):
+            raise
         return None  # NumPy itself will tell
     if type(expected) is not np.ndarray and (
             tape.observation is None or not isinstance(expected, (np.floating, np.integer))):

@@ -84,5 +84,5 @@ def checks_of(guards: Sequence[Guard], links: Sequence[Any] = ()) -> Checks:
                         there = source.name(_still_there(links), "still_there")
                         source.line(f"if {source.name(Exposed, 'Exposed')}.ever and not {there}(): return False")
         source.line(f"return {checks.condition(source) or True}")
-    source.line("except Exception: return False")
+    source.otherwise("return False")
     return Checks(checks.guards, source.function())

@@ -15,6 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from ...variable import Variable
+from ..errors import is_from_handler
 from ..source import Source
 from ..trees import SCALARS, array_of
 
@@ -125,7 +126,9 @@ class Guard(ABC):
         """Whether the value is the one that was read."""
         try:
             return same(self.now(), self.value)
-        except Exception:  # whatever reading raises now, it did not then
+        except Exception as error:  # whatever reading raises now, it did not then
+            if is_from_handler(error):
+                raise
             return False
 
     @abstractmethod

@@ -479,6 +479,7 @@ def fast_path(optimizer: Any, types: ArrayTypes, names: tuple[str, ...], checks:
                     f"names != {source.name(names, 'own_names')} or {source.name(config, 'config')}.train is not "
                     f"{source.literal(config.train, 'train')} or not ({types.test(source, given)}): {failed}")
         checks.write(source, failed)
-    source.line(f"except Exception: {failed}", f"try: return {own}({given.together})",
+    source.otherwise(failed)
+    source.line(f"try: return {own}({given.together})",
                 f"except {source.name((Stale, NotCompilable), 'errors')}: {failed}")
     return source.function()

@@ -22,6 +22,7 @@ from ... import functions as F
 from ...variable import Variable
 from ..arrays.captured import outside_value
 from ..computed_numbers import KINDS, ComputedNumber, computed_number, number_of
+from ..errors import is_from_handler
 from ..trees import SCALARS, flatten, unflatten
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ def _call(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
         with np.errstate(**attrs["errors"]):
             result = attrs["fn"](*args, **kwargs)
     except Exception as error:  # the user's code may catch it, or see what has happened before
+        if is_from_handler(error):
+            raise
         raise RunError(f"{attrs['name']} raises {type(error).__name__}: {error}") from error
     return tuple(map(np.asarray, leaves_of(result)))
 

@@ -23,6 +23,7 @@ from ... import tape as _tape
 from ...configuration import using_config
 from ...function_node import FunctionNode, select_gradients
 from ...variable import Variable, output_variable
+from ..errors import is_from_handler
 
 GENERATORS = (np.random.RandomState, np.random.Generator, np.random.BitGenerator, random.Random)
 _CONTAINERS = (list, dict, set, deque, bytearray)
@@ -272,7 +273,9 @@ def _copied(value: Any) -> Any:
         return value
     try:
         made = copy.copy(value)
-    except Exception:  # it has a say in that
+    except Exception as error:  # it has a say in that
+        if is_from_handler(error):
+            raise
         return value
     if hasattr(made, "__dict__") and made is not value:
         vars(made).update((k, _copied(v)) for k, v in vars(value).items())
