@@ -15,7 +15,6 @@ import kusari.functions as F
 from kusari.static.errors import is_from_handler
 from kusari.static.guards import guard
 
-
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="the system has no such signal")
 
 
