@@ -14,17 +14,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 MAY = {"ir": set(), "passes": {"ir"}, "codegen": {"ir"}, "runtime": {"ir"}}
 FOREIGN = {"codegen": {"numba", "llvmlite", "cupy", "onnxruntime", "onnx"}, "ir": {"numba", "llvmlite", "cupy"}}
-# Imports inside functions of the core. They load with the first use of ChainerX, of a card's kernels, of a report or of
-# a file to read; or a method calls a function that is defined with it, a module knows a class by its name in Chainer,
-# and a flag is the package's own.
+# Imports inside functions of the core. They load with the first use of ChainerX, of a card's kernels, of a notebook or
+# of a file to read; and a method of links makes a link of a class that derives from it.
 LATE_IN_CORE = {
     "backends/chainerx.py": {"chainerx"}, "backends/cuda.py": {"codegen.cuda.scalar.elementwise"},
-    "function_node.py": {"chainerx.variables"}, "types.py": {"chainerx"},
-    "variable_devices.py": {"chainerx.variables"}, "variable_text.py": {"explanation"},
-    "link/static_view.py": {"explanation", "link.tree"}, "link/base.py": {"link.tree", "sequential"},
-    "links/model/vision/pretrained.py": {"links.caffe", "dataset"},
-    "variable.py": {"backprop", "functions", "parameter"}, "training/updater.py": {"training"},
-    "chainerx/arrays.py": {"chainerx.graph", "chainerx.apply"}, "utils/experimental.py": {"kusari"}}
+    "variable_text.py": {"explanation"}, "link/base.py": {"sequential"},
+    "links/model/vision/pretrained.py": {"links.caffe", "dataset"}}
 # frontend/static in the order of imports: each may import those before it.
 BASE = ("collector", "computed_numbers", "decorated", "errors", "mode", "room", "signature", "source", "trees")
 ROOMS = ("guards", "arrays", "trace.copies", "trace", "trace.observer", "gradients", "compile", "replay", "card",

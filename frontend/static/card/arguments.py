@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kusari.ir import TensorType
 from kusari.runtime.card.kernels import cupy
-from kusari.runtime.frame import part_of
-from kusari.runtime.python_rows import RunError
+from kusari.runtime.python_rows import RunError, part_of
 
 from ..arrays.aliasing import View
 from ..arrays.overlap import Spans

@@ -8,6 +8,7 @@ import numpy as np
 
 from kusari.ir import TensorType, Value
 
+from ..errors import NotCompilable
 from ..room import KEPT_CALLS
 from ..trace.own_functions import Applied, Unforeseen
 from .arguments import arguments_of
@@ -90,11 +91,16 @@ class Call(InFlight):
                   results: Sequence[Any] = (), before: Sequence[Any] = ()) -> list[Any]:
         """Run the backward and return one array (or None) per wanted value.
 
-        ``arrays`` are the arguments as they are now, ``before`` the arrays that the forward ran on.
+        ``arrays`` are the arguments as they are now, ``before`` the arrays that the forward ran on. Raises
+        ``NotCompilable`` or ``Unforeseen`` where define-by-run is to compute the gradients.
         """
         backward = self._backwards.get(given)
         if backward is None:
-            backward = self._backwards[given] = self._backward(given)
+            try:
+                backward = self._backwards[given] = self._backward(given)
+            except NotCompilable as error:
+                self.schedule.give_up(error)
+                raise
         if backward.filled:  # gradients that are not there are zero
             outputs, place = self.schedule.recording.graph.outputs, self.schedule.recording.place
             zeros = np.zeros if place is None else place.zeros

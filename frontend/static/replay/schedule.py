@@ -1,6 +1,7 @@
 """Schedules: the compiled forward and backward of one recording, and the graph node that joins them."""
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ import numpy as np
 from kusari.ir import Builder, Graph, Node, Trait, Value, behind
 from kusari.passes import Kept, choose_kept
 
+from ...callsite import user_stacklevel
 from ...configuration import config
 from ...variable import Variable, output_variable
 from ...variable_node import VariableNode
@@ -19,6 +21,7 @@ from ..compile.checkpointing import Checkpointing, checkpointed_forward
 from ..compile.compile import Compiled, compile_graph
 from ..compile.families import Trial
 from ..compile.memory import SPEED
+from ..errors import NotCompilable, StaticGraphWarning
 from ..gradients.differentiate import LEFT_OUT, ZEROS, Backward, differentiate, wanted_values
 from ..room import Free, close_all
 from ..trace import random_state
@@ -80,7 +83,7 @@ class Schedule:
             self.backwards = {given: self._checkpointed(b) for given, b in self.backwards.items()}
         self.own_python = full is not None and any(n.op is OPAQUE_GRADIENT for n in full.nodes)
         self._surprises = 0
-        self.surprising = False  # whether gradients of the user's functions come and go
+        self.surprising = False  # whether gradients are define-by-run's: those of the user's functions come and go
         if self.own_python:  # what is derived from now on leaves out what they have not given
             self._full = None
             self.backwards.clear()
@@ -96,14 +99,6 @@ class Schedule:
         self.plain = self._identical and not self._states and self._state is None
         self._one: Any = None
         self.simple = recording.result if recording.result is VARIABLE else None
-        self._ensure_on_card()
-
-    def _ensure_on_card(self) -> None:
-        """Compile the gradients for a card: where a node has no kernel, the call falls back before anything has run."""
-        if self.recording.place is not None and self._full is not None and not self.checkpointed:
-            every = self.backward_for(self.recording.differentiable)
-            if every is not None:
-                every.ensure()
 
     def _find_leaves(self, reads: Sequence[Value], viewed: frozenset[Value]) -> None:
         """Note which leaves and parameters are inputs, are read by gradients, or want them."""
@@ -178,6 +173,13 @@ class Schedule:
             call.forget()
         self._surprises += 1
         self.surprising = self._surprises >= MOST_SURPRISING_CALLS
+
+    def give_up(self, reason: NotCompilable) -> None:
+        """Leave gradients to define-by-run from now on, with one warning."""
+        if not self.surprising:
+            warnings.warn(f"{self.recording.name} is compiled, its gradients run define-by-run: {reason}",
+                          StaticGraphWarning, stacklevel=user_stacklevel())
+        self.surprising = True
 
     def _checkpointed(self, backward: CompiledBackward | None) -> CompiledBackward | None:
         """The same backward with recomputation; None if it needs more than is kept then."""

@@ -11,8 +11,10 @@ from .standard_updater import StandardUpdater
 class ParallelUpdater(StandardUpdater):
     """Updater that splits a batch over copies of the model on several devices and adds up the gradients.
 
-    The copies are computed one after the other from one thread; devices that work asynchronously (GPUs)
-    overlap. The optimizer steps on the main model, which the copies then take over.
+    The loss of each part is a mean over its examples, so that the sum over ``n`` devices is about ``n`` times the
+    gradient of the batch: divide the learning rate of an optimizer like SGD by their number. The copies are computed
+    one after the other from one thread; devices that work asynchronously (GPUs) overlap. The optimizer steps on the
+    main model, which the copies then take over.
 
     Args:
         iterator, optimizer, converter, loss_func, loss_scale, auto_new_epoch: as for
@@ -83,10 +85,7 @@ class ParallelUpdater(StandardUpdater):
             model.cleargrads()
             if not parts[name]:
                 continue
-            loss = self._loss(name, model, parts[name])
-            # Every part is a mean over its examples: weigh it so that the sum is the mean over the batch.
-            loss = loss * (len(parts[name]) / len(batch))
-            loss.backward(loss_scale=self.loss_scale)
+            self._loss(name, model, parts[name]).backward(loss_scale=self.loss_scale)
         for name, model in self._models.items():
             if name != "main" and parts[name]:
                 main.addgrads(model)
