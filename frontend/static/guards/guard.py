@@ -256,7 +256,9 @@ class Code(Guard):
         f = source.name(self.holder, "held")
         code, defaults, keywords = self.value
         tests = [_compared(f"{f}.__code__", code, source), _compared(f"{f}.__defaults__", defaults, source)]
-        return " and ".join(tests + [_compared(_call(source, _keyword_defaults, f), keywords, source)] * bool(keywords))
+        if keywords:
+            tests.append(_compared(_call(source, _keyword_defaults, f), keywords, source))
+        return " and ".join(tests)
 
 
 def _keyword_defaults(function: Any) -> Any:

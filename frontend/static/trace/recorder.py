@@ -73,8 +73,7 @@ class Tape:
         self._drawn: Any = None
         self.draws = False  # whether functions have drawn random numbers
         self._initializing = False
-        self._takers: dict[int, Parameter] = {}
-        self._taken: dict[int, Any] = {}  # arrays of parameters, as the user's code has them
+        self._taken: dict[int, tuple[Any, Parameter]] = {}  # arrays of parameters, as the user's code has them
         self._parameter_views: dict[int, Any] = {}  # views of these, through which no gradient goes
         self.numbers, self.errors = Reader(functools.partial(told, self)), np.geterr()
         self.checks = 0  # numbers that replays compare
@@ -207,8 +206,7 @@ class Tape:
             self.escape(variable, "array")
             return array
         if self.observation is not None and type(array) is np.ndarray:
-            self._taken[id(array)] = array
-            self._takers[id(array)] = variable
+            self._taken[id(array)] = array, variable
         return array
 
     def read(self, array: Any, what: str) -> None:
@@ -355,13 +353,13 @@ class Tape:
 
     def parameter_of(self, array: Any) -> Parameter | None:
         """Return the parameter of an array that the user's code has asked for."""
-        return self._takers.get(id(array))
+        return self._taken.get(id(array), (None, None))[1]
 
     def parameter_value(self, array: Any) -> Value | None:
         """Return the value of the array of a parameter that the user's code has: no gradient goes through it."""
         view = self._parameter_views.get(id(array))
         if view is None:
-            view = self._parameter_views[id(array)] = cut_off(self._takers[id(array)])
+            view = self._parameter_views[id(array)] = cut_off(self._taken[id(array)][1])
         return self.known(view)
 
     def is_taken(self, array: Any) -> bool:
@@ -370,7 +368,7 @@ class Tape:
 
     def shares_parameter(self, array: Any) -> bool:
         """Whether an array is such a one, or a view of it."""
-        return has_address(array) and any(owner(array) is owner(x) for x in self._taken.values())
+        return has_address(array) and any(owner(array) is owner(x) for x, _ in self._taken.values())
 
     def bind(self, array: Any, binding: Binding, hint: str) -> Value:
         """Map ``array`` to a new value that is bound to an outside object."""

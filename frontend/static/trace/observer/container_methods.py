@@ -91,10 +91,12 @@ def _as_now(k: Observer, base: type, x: Any) -> Any:
     """Return the items that a container takes in, as they are now, or the number that multiplies it."""
     if isinstance(x, (int, bytes, frozenset)):
         return x
+    if base is dict:
+        return content(k, x)
     if isinstance(x, (dict, set)) or type(x) in containers.MUTABLE:
         k.observation.items(x, containers.name_of(x))
         return x[:] if isinstance(x, array.array) else x.copy()
-    return content(k, x) if base is dict else list(containers.iterate(k, x))
+    return list(containers.iterate(k, x))
 
 
 def _get(k: Observer, x: Any, key: Any, *default: Any) -> Any:
