@@ -76,15 +76,17 @@ def _put_back() -> None:
 class _Cases(type):
     """The kind of the class that ChainerX's tests know parameterized classes by, and read the cases of."""
 
-    def __instancecheck__(cls, tested: object) -> bool:
+    def __instancecheck__(cls, tested: Any) -> bool:
         cases = importlib.import_module("kusari.testing.parameterized").CASES.get(tested)
         if cases is not None:
-            setattr(tested, "cases", [(case, case.__module__, case.__name__) for case in cases])
+            tested.cases = [(case, case.__module__, case.__name__) for case in cases]
         return cases is not None
 
 
 def _stand_in() -> None:
-    """Supply a class of `chainer.testing` that ChainerX's tests use, and two modules that ONNX-Chainer's use."""
+    """Supply a class and a function that only ChainerX's tests use, and two modules that only ONNX-Chainer's use."""
+    importlib.import_module("chainer.utils")._format_array_props = lambda arrays: ", ".join(
+        f"{a.shape} {a.dtype}" for a in arrays)
     importlib.import_module("chainer.testing")._bundle = types.SimpleNamespace(
         _ParameterizedTestCaseBundle=_Cases("_ParameterizedTestCaseBundle", (), {}))
 
