@@ -84,7 +84,9 @@ class _Cases(type):
 
 
 def _stand_in() -> None:
-    """Supply a class of `chainer.testing` that ChainerX's tests use, and two modules that ONNX-Chainer's use."""
+    """Supply a class and a function that only ChainerX's tests use, and two modules that only ONNX-Chainer's use."""
+    importlib.import_module("chainer.utils")._format_array_props = lambda arrays: ", ".join(
+        f"{a.shape} {a.dtype}" for a in arrays)
     importlib.import_module("chainer.testing")._bundle = types.SimpleNamespace(
         _ParameterizedTestCaseBundle=_Cases("_ParameterizedTestCaseBundle", (), {}))
 

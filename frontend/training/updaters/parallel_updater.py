@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import backend
+from ...configuration import force_backprop_mode
 from ...dataset import convert
 from .standard_updater import StandardUpdater
 
@@ -81,11 +82,13 @@ class ParallelUpdater(StandardUpdater):
         batch = iterator.next()
         names = list(self._models)
         parts = {name: batch[i :: len(names)] for i, name in enumerate(names)}
-        for name, model in self._models.items():
+        for model in self._models.values():
             model.cleargrads()
-            if not parts[name]:
-                continue
-            self._loss(name, model, parts[name]).backward(loss_scale=self.loss_scale)
+        losses = [self._loss(name, model, parts[name]) for name, model in self._models.items() if parts[name]]
+        for model in self._models.values():  # with parameters that have their shape only now
+            model.cleargrads()
+        for loss in losses:
+            loss.backward(loss_scale=self.loss_scale)
         for name, model in self._models.items():
             if name != "main" and parts[name]:
                 main.addgrads(model)
@@ -101,7 +104,7 @@ class ParallelUpdater(StandardUpdater):
         device = self._devices[name]
         arrays = convert.call_converter(self.converter, batch, device)
         function = self.loss_func or model
-        with backend.using_device(device):
+        with force_backprop_mode(), backend.using_device(device):
             return _call(function, arrays)
 
 
