@@ -68,7 +68,7 @@ def main(options: argparse.Namespace) -> int:
 
 def _traced(options: argparse.Namespace) -> int:
     """Run the script under a profile, whose events are written; return its exit code."""
-    from ..static.verify.profile import profile
+    from ..profiling.profile import profile
 
     source_of(options.script)
     path = None if options.trace is None else writable(options.trace)

@@ -1,6 +1,7 @@
 """Errors and warnings of static functions."""
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import TracebackType
 
 from ..errors import KusariError
@@ -15,7 +16,7 @@ class StaticGraphWarning(UserWarning):
 
 
 class NotCompilable(Exception):
-    """An update has a part that states no expressions; the message says which."""
+    """An update, or a backward through several functions, has a part that is not compiled; the message says which."""
 
 
 class Refused(NotCompilable):
@@ -24,6 +25,17 @@ class Refused(NotCompilable):
 
 class Stale(Exception):
     """An array that a schedule is bound to no longer has the type it was traced with."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a call cannot be static, and where the user's code did it."""
+
+    reason: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.reason}"
 
 
 def without_observing(traceback: TracebackType | None) -> TracebackType | None:

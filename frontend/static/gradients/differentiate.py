@@ -24,10 +24,11 @@ from ...functions.array.indexing import example_masks
 from ...tape import recording
 from ...variable import Variable
 from ..collector import without_collector
+from ..errors import Fault
 from ..trace.ops import is_opaque, pristine
 from ..trace.own_functions import operands
 from ..trace.python_nodes import OPAQUE_GRADIENT, gap, prepare, surrogate
-from ..trace.recorder import Fault, Tape
+from ..trace.recorder import Tape
 from ..trace.recording import NotStatic, Recording
 from .backward_memo import BackwardMemo
 from .stand_in import StandIn, stand_in

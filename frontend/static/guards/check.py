@@ -10,7 +10,7 @@ from typing import Any
 from ...epochs import Attributes, Exposed, Modules, Version
 from ...link.namespace import entries_of, is_exposed
 from ..source import Source
-from .guard import SCALARS, Elements, Guard, shown
+from .guard import Guard
 
 _VERSIONS: dict[str, type[Version]] = {"attributes": Attributes, "modules": Modules}
 
@@ -24,7 +24,7 @@ class Checks:
 
     def changes(self) -> str:
         """Return a text that names the guards that do not hold now."""
-        return ", ".join([_change(g) for g in self.guards if not g.holds()]) or "something"
+        return ", ".join([g.change() for g in self.guards if not g.holds()]) or "something"
 
     def condition(self, source: Source) -> str:
         """Return the test of the guards that no version stands for; empty where there are none."""
@@ -51,16 +51,6 @@ def _changed(source: Source, holder: type[Version]) -> Generator[None]:
     with source.block(f"if {version} is not {seen}"):
         yield
         source.line(f"{seen} = {version}")
-
-
-def _change(guard: Guard) -> str:
-    if isinstance(guard, Elements) or not isinstance(guard.value, SCALARS):
-        return guard.what
-    try:
-        now = shown(guard.now())
-    except Exception as error:  # which the call will raise where it asks
-        now = f"an error, {type(error).__name__}"
-    return f"{guard.what} ({guard.value!r} became {now})"
 
 
 def _still_there(links: Sequence[Any]) -> Callable[[], bool]:

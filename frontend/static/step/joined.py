@@ -26,11 +26,10 @@ from ...optimizer import GradientMethod
 from ...variable import Variable
 from ..errors import NotCompilable
 from ..mode import may_run
-from ..replay.arguments import Stale
 from ..replay.receiving import receive
-from ..signature import ArrayTypes, signature
+from ..signature import ArrayTypes
 from ..trees import MISS, VARIABLE
-from .step import Step, fast_path, step_of
+from .step import Step, attempt, fast_path, recorded, step_of
 from .straight_code import Name, Site, site_of
 
 if TYPE_CHECKING:
@@ -176,9 +175,8 @@ class Joined:
         if cache is None:
             return False
         leaves: list[Any] = []
-        entry = cache.fitting(signature(args, {}, leaves))
-        recording = None if entry is None else entry.recording
-        if recording is None or recording.is_tentative:
+        recording = recorded(cache, args, {}, leaves)
+        if recording is None:
             return False
         if self.site.cleared is None and not _without_gradients(optimizer.target.params()):
             return False
@@ -193,16 +191,11 @@ class Joined:
             self._fast = known
             return loss
         step.fast = self._fast = None if types is None else fast_path(optimizer, types, (), recording.checks, step)
-        place = id(recording), True
-        try:
-            return step(leaves)
-        except Stale:
-            del optimizer._steps.by_loss[place]
-        except NotCompilable as error:
-            optimizer._steps.by_loss[place] = (weakref.ref(recording), None)
-            cache.note_step(recording, optimizer, None, str(error))
-        self._fast = self._step = None
-        return False
+        loss = attempt(step, cache, leaves)
+        if loss is None:
+            self._fast = self._step = None
+            return False
+        return loss
 
 
 def _without_gradients(params: Iterable[Any]) -> bool:

@@ -17,7 +17,7 @@ from ...update_rule import UpdateRule
 from ..errors import NotCompilable, Stale
 from ..source import Source
 from .stated import ReadHyperparameters, Stated, StatedHyperparameters, asked, state
-from .taken_over import Conditions, is_ours, write_guarded
+from .taken_over import Conditions, is_ours
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +270,9 @@ def holding(optimizer: Any, params: Sequence[Any], hooks: Sequence[Any] | None, 
                      f"if {pre}: return False")
     for group in groups:
         lines += group.test(source)
-    write_guarded(source, conditions.failures(source), [*lines, *idle_test(idle, source)])
+    with source.block("try"):
+        source.line(*lines, *idle_test(idle, source), f"return {conditions.test(source)}")
+    source.line("except (AttributeError, KeyError, ValueError): return False")
     return source.function()
 
 

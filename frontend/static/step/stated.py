@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import NotCompilable
+from ..trees import SCALARS
 from .taken_over import Conditions, found_in, is_ours
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, FunctionType)
+_PLAIN = (*SCALARS, np.generic, FunctionType)
 COUNTED = "t"  # changes in every step
 
 

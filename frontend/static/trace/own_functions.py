@@ -10,6 +10,7 @@ import gc
 import random
 import weakref
 from collections import deque
+from dataclasses import dataclass
 from sys import getrefcount
 from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -137,6 +138,7 @@ def operands(node: Node) -> tuple[Value, ...]:
     return node.inputs[:len(node.inputs) - len(node.attrs.get("held", ()))]
 
 
+@dataclass(eq=False, slots=True)
 class Applied:
     """One application of a user's function in a replay; ``given`` are gradients of its backward, while one runs.
 
@@ -144,15 +146,11 @@ class Applied:
     where its forward has put something else.
     """
 
-    __slots__ = ("template", "function", "outputs", "held", "given")
-
-    def __init__(self, made: FunctionNode, function: FunctionNode, outputs: tuple[Any, ...],
-                 held: list[tuple[int, str] | None]) -> None:
-        self.template = made
-        self.function: Any = function
-        self.outputs = outputs
-        self.held = held
-        self.given: tuple[Any, ...] | None = None
+    template: FunctionNode
+    function: Any
+    outputs: tuple[Any, ...]
+    held: list[tuple[int, str] | None]
+    given: tuple[Any, ...] | None = None
 
     def renew(self, inputs: tuple[int, ...], outputs: tuple[int, ...], arrays: tuple[Any, ...]) -> None:
         """Replace the operands and outputs with these numbers that it retains by ``arrays``, as they are now."""
