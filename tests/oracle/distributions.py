@@ -24,8 +24,8 @@ MEMBERS = ("batch_shape event_shape mean variance stddev entropy mode covariance
            "sample() sample((2,)) sample(3) sample_n(2) log_survival_function(at)").split()
 # Where they are asked, if not at `p`.
 AT = {"Categorical": "t", "OneHotCategorical": "np.eye(4, dtype='i')[t]", "MultivariateNormal": "b",
-      "Dirichlet": "simplex", "Geometric": "np.round(p + 1)", "Poisson": "np.round(p + 1)", "Bernoulli": "np.round(p)", "Pareto": "p + 1",
-      "Independent": "b", "Chisquare": "p + 1"}
+      "Dirichlet": "simplex", "Geometric": "np.round(p + 1)", "Poisson": "np.round(p + 1)", "Bernoulli": "np.round(p)",
+      "Pareto": "p + 1", "Independent": "b", "Chisquare": "p + 1"}
 
 
 def distributions(lib: types.SimpleNamespace) -> Iterator[tuple[str, Callable[[], Any]]]:

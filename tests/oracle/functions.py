@@ -10,8 +10,8 @@ import numpy as np
 from .programs import TIMES, arguments, outputs
 
 # Expressions on `x` and `y` of one shape, `m` and `n` matrices that fit, `p` between 0 and 1, `t` labels of `b` (N, C),
-# `i` an image, `w` (4, 4), `o` like `x` in some dtype, `s` a scalar, `e` empty, `axis`, `axes`, `flag` and small numbers
-# `k` and `l`.
+# `i` an image, `w` (4, 4), `o` like `x` in some dtype, `s` a scalar, `e` empty, `axis`, `axes`, `flag` and small
+# numbers `k` and `l`.
 FUNCTIONS = """
 sum(x, axis=axis, keepdims=flag)
 sum(x, axis=axes)
