@@ -12,9 +12,10 @@ from .standard_updater import StandardUpdater
 class ParallelUpdater(StandardUpdater):
     """Updater that splits a batch over copies of the model on several devices and adds up the gradients.
 
-    The copies are computed one after the other from one thread; devices that work asynchronously (GPUs)
-    overlap. The optimizer steps on the main model, which the copies then take over. Gradients are added, not averaged:
-    where the loss is a mean over its part of the batch, two devices step twice as far as one.
+    The loss of each part is a mean over its examples, so that the sum over ``n`` devices is about ``n`` times the
+    gradient of the batch: divide the learning rate of an optimizer like SGD by their number. The copies are computed
+    one after the other from one thread; devices that work asynchronously (GPUs) overlap. The optimizer steps on the
+    main model, which the copies then take over.
 
     Args:
         iterator, optimizer, converter, loss_func, loss_scale, auto_new_epoch: as for

@@ -21,8 +21,9 @@ from ...guards.guard import MISSING, is_plain
 from ..copies.instrument import CannotRewrite, rewritten
 from ..copies.source import NoSource
 from ..observation import is_ours
-from . import builtin_classes, c_functions, lookup, operations
-from .c_code import C_FUNCTIONS, GENERATORS, PURE_PYTHON, unknown
+from ..own_functions import GENERATORS
+from . import builtin_functions, c_functions, lookup, operations
+from .c_code import C_FUNCTIONS, PURE_PYTHON, unknown
 
 if TYPE_CHECKING:
     from .observer import Observer
@@ -49,7 +50,7 @@ def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         return python(k, f, args, kwargs)
     if kind is types.MethodType:
         if isinstance(f.__self__, GENERATORS):
-            return c_functions.of_generator(k, f, f.__self__, f.__name__, args, kwargs)
+            return c_functions.of_generator(k, f, *args, **kwargs)
         return call(k, f.__func__, (f.__self__, *args), kwargs)
     if kind is functools.partial:
         if f.keywords:
@@ -58,19 +59,19 @@ def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if args and (issubclass(kind, type) or kind in C_FUNCTIONS):
         cards.refuses(k.observation.tape, f, args)
     if issubclass(kind, type):
-        return builtin_classes.construct(k, f, args, kwargs)
+        return builtin_functions.construct(k, f, args, kwargs)
     if operations.is_function(f):
         makes_generator = getattr(f, "__name__", "") == "default_rng" and not k.observation.off
-        return (builtin_classes.make_generator if makes_generator else operations.function)(k, f, args, kwargs)
+        return (builtin_functions.make_generator if makes_generator else operations.function)(k, f, args, kwargs)
     if kind in C_FUNCTIONS:
         return c_functions.call(k, f, args, kwargs)
     if kind is _LRU_CACHE:
         return _memoized(k, f, args, kwargs)
     special = c_functions.INSTANCES.get(kind)
     if special is not None:
-        return special(k, f, args, kwargs)
+        return special(k, f, *args, **kwargs)
     if issubclass(type(f), Link) and kind.__call__ is Link.__call__:
-        return _link(k, f, args, kwargs)
+        return _link(k, f, *args, **kwargs)
     own = lookup.find(k, kind, "__call__")
     if own is MISSING:
         return f(*args, **kwargs)
@@ -79,11 +80,11 @@ def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if isinstance(own, types.FunctionType):
         return call(k, own, (f, *args), kwargs)
     if hasattr(type(own), "__get__") and not isinstance(own, C_FUNCTIONS):
-        return call(k, lookup.bind(k, own, f, kind, "__call__"), args, kwargs)
+        return call(k, lookup.bind(k, own, f, kind), args, kwargs)
     return unknown(k, f, args, kwargs)
 
 
-def _link(k: Observer, link: Link, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _link(k: Observer, link: Link, /, *args: Any, **kwargs: Any) -> Any:
     """Call a link, as ``Link.__call__`` does without hooks."""
     o = k.observation
     o.tape.link(link)
@@ -96,15 +97,10 @@ def _link(k: Observer, link: Link, args: tuple[Any, ...], kwargs: dict[str, Any]
         found = lookup.find(k, kind, "__call__", kind.__mro__[kind.__mro__.index(Link) + 1:])
         if found is MISSING:
             return Link.__call__(link, *args, **kwargs)
-        forward = lookup.bind(k, found, link, kind, "__call__")
+        forward = lookup.bind(k, found, link, kind)
     if current.__dict__ and current.link_hooks:
         return call(k, call_with_hooks, (link, forward, args, kwargs, None), {})
     return call(k, forward, args, kwargs)
-
-
-def _call_link(k: Observer, link: Link, /, *args: Any, **kwargs: Any) -> Any:
-    """``Link.__call__``, called by name."""
-    return _link(k, link, args, kwargs)
 
 
 def _item(k: Observer, x: Variable) -> Any:
@@ -112,7 +108,7 @@ def _item(k: Observer, x: Variable) -> Any:
     return operations.method(k, k.observation.tape.take(x), "item", (), {})
 
 
-_METHODS: dict[Any, Callable[..., Any]] = {Link.__call__: _call_link, Variable.item: _item}
+_METHODS: dict[Any, Callable[..., Any]] = {Link.__call__: _link, Variable.item: _item}
 
 
 def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -138,7 +134,7 @@ def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: di
         return operations.function(k, f, args, kwargs)
     if module in PURE_PYTHON and is_plain((args, kwargs)):
         return o.fresh_tree(f(*args, **kwargs))
-    generated = builtin_classes.generated(k, f, args, kwargs)
+    generated = builtin_functions.generated(k, f, args, kwargs)
     if generated is not NotImplemented:
         return generated
     if not ours and not o.is_fresh(f):
