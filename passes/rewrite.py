@@ -101,7 +101,7 @@ class _Sweep:
                 self.made.pop(v, None)
         self.made.update(dict.fromkeys(node.outputs, node))
         for u in () if node.op.is_view else node.inputs:
-            if (root := self.roots.get(u)) in self.written and root is not None:
+            if (root := self.roots.get(u)) in self.written:
                 self.computed.setdefault(root, []).extend(node.outputs)
 
 
