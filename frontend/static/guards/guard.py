@@ -185,7 +185,8 @@ class Entry(Guard):
     def now(self) -> Any:
         kind = _class_of(self.holder)
         if issubclass(kind, (dict, MappingProxyType)):
-            return (_DICT if issubclass(kind, dict) else MappingProxyType).get(self.holder, self.key, MISSING)
+            own: Any = _DICT if issubclass(kind, dict) else MappingProxyType
+            return own.get(self.holder, self.key, MISSING)
         try:
             return self.holder[self.key]
         except (IndexError, KeyError):
