@@ -92,8 +92,8 @@ def numbers_in(tree: Any, depth: int = 0) -> list[ComputedNumber]:
     if type(tree) is slice:
         tree = (tree.start, tree.stop, tree.step)
     elif type(tree) is dict:
-        tree = tree.values()
-    elif not isinstance(tree, (tuple, list)):
+        tree = (*tree, *tree.values())
+    elif not isinstance(tree, (tuple, list, set, frozenset)):
         return []
     return [number for x in tree for number in numbers_in(x, depth + 1)]
 
@@ -104,8 +104,7 @@ def plain(x: Any) -> Any:
 
 
 def settled(tree: Any, name: str, depth: int = 0) -> Any:
-    """Return a tree with plain numbers in place of computed ones, which are read; lists and dictionaries stay the same.
-    """
+    """Return a tree with plain numbers in place of computed ones, which are read; what can change stays the same."""
     if isinstance(tree, ComputedNumber):
         tree.kusari_read(name)
         return tree.kusari_value
@@ -114,9 +113,16 @@ def settled(tree: Any, name: str, depth: int = 0) -> Any:
     if type(tree) is slice:
         return slice(*[settled(x, name, depth + 1) for x in (tree.start, tree.stop, tree.step)])
     if type(tree) is dict:
-        tree.update({key: settled(x, name, depth + 1) for key, x in tree.items()})
+        pairs = [(settled(key, name, depth + 1), settled(x, name, depth + 1)) for key, x in tree.items()]
+        if numbers_in([*tree], depth):
+            tree.clear()
+        tree.update(pairs)
         return tree
     items = [settled(x, name, depth + 1) for x in tree]
+    if type(tree) is set:
+        tree.clear()
+        tree.update(items)
+        return tree
     if type(tree) is list:
         tree[:] = items
         return tree

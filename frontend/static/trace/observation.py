@@ -396,7 +396,7 @@ class Observation:
     def close(self) -> None:
         """Release all objects; containers that the call has made, and others may hold, have plain numbers from now on.
         """
-        for made in [x for key, x in self._fresh.items() if key > 0 and type(x) in (list, dict)]:
+        for made in [x for key, x in self._fresh.items() if key > 0 and type(x) in (list, dict, set)]:
             settled(made, "a container")
         self.guards = []
         for known in (self._known, self._fresh, self._arguments, self._outside, self._states, self.arrays,

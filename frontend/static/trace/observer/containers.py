@@ -193,6 +193,7 @@ def write(k: Observer, x: Any, key: Any, value: Any) -> None:
     deletes = value is MISSING
     follows = issubclass(kind, np.ndarray) or kind in (dict, list) and o.is_fresh(x) and type(key) is not slice
     value = value if follows else settled(value, "a store")
+    key = key if issubclass(kind, np.ndarray) else settled(key, "a key")
     if o.off or cards.reads(o.tape, "an assignment to items", x):
         _native(x, key, value)
     elif issubclass(kind, np.ndarray):
