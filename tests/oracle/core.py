@@ -65,7 +65,8 @@ r = n.W, n.b
 
 m = c.Chain(a=L.Linear(3, k), b=L.BatchNormalization(l))
 z.save_npz(f + "/m", m)
-r = dict(np.load(f + "/m"))
+with np.load(f + "/m") as u:
+    r = dict(u)
 
 m = L.Linear(3, k)
 z.save_npz(f + "/m", c.Chain(p=m))
@@ -270,21 +271,18 @@ m.repeat(k)
 r = [len(m.repeat(k, v)) for v in ("init", "copy", "share")]
 
 h = c.function_hooks.TimerHook()
-h.__enter__()
-F.exp(V(x)) + V(y)
-h.__exit__(None, None, None)
+with h:
+    F.exp(V(x)) + V(y)
 r = sorted(h.summary()), [h.summary()[n]["occurrence"] for n in sorted(h.summary())]
 
 h = c.function_hooks.PrintHook(file=out)
-h.__enter__()
-F.sum(F.exp(V(b)))
-h.__exit__(None, None, None)
+with h:
+    F.sum(F.exp(V(b)))
 r = [v.split(":")[0].split(" at ")[0] for v in out.getvalue().split(chr(10))]
 
 h = c.link_hooks.TimerHook()
-h.__enter__()
-c.Sequential(L.Linear(4, k), L.Linear(k, l))(b)
-h.__exit__(None, None, None)
+with h:
+    c.Sequential(L.Linear(4, k), L.Linear(k, l))(b.astype("f"))
 r = {n: v["occurrence"] for n, v in h.summary().items()}
 
 v = V(b, name="in")

@@ -1,6 +1,7 @@
 """Datasets, iterators, converters and initializers on random arguments."""
 from __future__ import annotations
 
+import io
 import pickle
 import types
 import zipfile
@@ -136,12 +137,10 @@ def files(folder: str) -> dict[str, Any]:
         text.write("one\nthree\n\nlast line")
     with open(f"{folder}/pairs.txt", "w") as text:
         text.write("".join(f"{name} {i * 3}\n" for i, name in enumerate(names)))
-    with open(f"{folder}/pickled", "wb") as pickled:
-        for value in (1, "two", [3.0]):
-            pickle.dump(value, pickled)
+    pickled = io.BytesIO(b"".join(pickle.dumps(value) for value in (1, "two", [3.0])))
     return {"folder": folder, "images": names, "texts": f"{folder}/texts.txt", "zipped": f"{folder}/images.zip",
             "pairs": f"{folder}/pairs.txt",
-            "pickled": open(f"{folder}/pickled", "rb")}
+            "pickled": pickled}
 
 
 def data(lib: types.SimpleNamespace) -> Iterator[tuple[str, Callable[[], Any]]]:
