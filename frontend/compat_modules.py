@@ -144,6 +144,11 @@ _RENAMED = {
     "kusari._runtime_info": "kusari.runtime_info",
     "kusari._version": "kusari.compat",
     "kusari.backends._cpu": "kusari.backends.cpu",
+    **{f"kusari.distributed.communicators.{name}_communicator": "kusari.distributed.communicators.flat_communicator"
+       for name in ("dummy", "non_cuda_aware")},
+    "kusari.distributed.communicators.single_node_communicator": "kusari.distributed.communicators.flat_communicator",
+    "kusari.distributed.communicators.two_dimensional_communicator":
+        "kusari.distributed.communicators.hierarchical_communicator",
     "kusari.functions.normalization.l2_normalization": "kusari.functions.math.statistics",
     "kusari.functions.theano": "kusari.links.theano.theano_function",
     "kusari.functions.theano.theano_function": "kusari.links.theano.theano_function",
