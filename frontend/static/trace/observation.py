@@ -21,7 +21,7 @@ from ...link import Link
 from ...link.namespace import entries_of
 from ...parameter import Parameter
 from ...variable import Variable
-from ..computed_numbers import settled
+from ..computed_numbers import ComputedNumber, numbers_in, settled
 from ..guards import guard as guards
 from ..guards.check import Checks, checks_of
 from ..guards.guard import ANY_VARIABLE, LARGEST_ARRAY_BYTES, MISSING, Entry, Guard
@@ -63,6 +63,7 @@ class Observation:
         self.imported = False                          # whether a module of the user's was imported
         self.generators: list[Any] = []                # weak references to objects that the call has made
         self._read_elements: dict[int, Any] = {}
+        self._settling: list[Callable[[], None]] = []  # puts plain numbers where the call has stored computed ones
         self.links: dict[int, Link] = {}               # whose attributes were read, by identity
         self.hooked: dict[str, Any] | None = None      # the namespace of a link that has hooks
 
@@ -181,7 +182,7 @@ class Observation:
 
     def found(self, value: Any, what: str, at: Entry | None = None) -> None:
         """Note that a Variable or an array was found outside."""
-        if self.tape.is_argument(value):
+        if self.tape.is_argument(value) or isinstance(value, ComputedNumber):
             return
         if not isinstance(value, _NO_PLACE) and not self.is_fresh(value) and (
                 not isinstance(value, tuple) or not _holds_arrays(value)):
@@ -325,6 +326,11 @@ class Observation:
         self._stored[id(owner), key] = effect
         self.effects.append(effect)
 
+    def holds(self, value: Any, settle: Callable[[], None]) -> None:
+        """Note that an object holds ``value``, in which there may be computed numbers until ``settle`` is called."""
+        if numbers_in(value):
+            self._settling.append(settle)
+
     def stored_in(self, x: Any, entries: Any, name: str) -> None:
         """Note that an entry of a namespace is an attribute of an object, too."""
         effect = self._stored.get((id(entries), name))
@@ -399,6 +405,9 @@ class Observation:
         """
         for made in [x for key, x in self._fresh.items() if key > 0 and type(x) in (list, dict)]:
             settled(made, "a container")
+        for settle in self._settling:
+            settle()
+        self._settling.clear()
         self.guards = []
         for known in (self._known, self._fresh, self._arguments, self._outside, self._states, self.arrays,
                       self._persistent, self._stored, self._changed, self._read_elements):
@@ -469,8 +478,8 @@ def user_place() -> str:
 
 
 def _holds_arrays(values: tuple[Any, ...]) -> bool:
-    """Whether a tuple has Variables or arrays in it, which replays make anew or read again."""
-    return any([isinstance(x, (Variable, np.ndarray)) or isinstance(x, tuple) and _holds_arrays(x) for x in values])
+    """Whether a tuple has Variables, arrays or computed numbers in it, which replays make anew or read again."""
+    return any([isinstance(x, (Variable, np.ndarray, ComputedNumber)) or isinstance(x, tuple) and _holds_arrays(x) for x in values])
 
 
 @functools.cache

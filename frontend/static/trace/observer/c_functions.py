@@ -30,7 +30,7 @@ from ..observation import FRAMES_PER_CALL
 from . import containers, lookup, operations, texts
 from .builtin_functions import BUILTINS, namespace
 from .c_code import GENERATORS, PURE_MODULES, SCALARS, unknown, wrapped
-from .container_methods import CHANGES, of_container
+from .container_methods import CHANGES, holds_numbers, of_container
 from .containers import made, native
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     x = getattr(f, "__self__", None)
     if x is None or issubclass(type(x), types.ModuleType):
         return _function(k, f, args, kwargs)
-    if not issubclass(type(x), np.ndarray):
+    if not issubclass(type(x), np.ndarray) and not holds_numbers(x, f.__name__):
         args, kwargs = settled(args, f.__name__), settled(kwargs, f.__name__)
     return _netted(k, f, x, f.__name__, args, kwargs)
 

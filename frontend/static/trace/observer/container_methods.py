@@ -38,12 +38,20 @@ _OF_ITERABLES = frozenset(("copy", "__add__", "__mul__", "union", "difference", 
                            "symmetric_difference", "fromkeys", "__or__", "__and__", "__sub__"))
 
 
+def holds_numbers(x: Any, name: str) -> bool:
+    """Whether a method puts its argument into a container as it is, so that a computed number stays one there."""
+    return type(x) in (list, collections.deque) and name in ("append", "appendleft")
+
+
 def of_container(base: type, k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...],
                  kwargs: dict[str, Any]) -> Any:
     """Call a method of a built-in container."""
     o = k.observation
     what = containers.name_of(x)
-    args, kwargs = settled(args, f".{name}()"), settled(kwargs, f".{name}()")
+    if holds_numbers(x, name):
+        o.holds(args, functools.partial(containers.settle, x))
+    else:
+        args, kwargs = settled(args, f".{name}()"), settled(kwargs, f".{name}()")
     if type(x) not in containers.MUTABLE and name.startswith("__"):  # a method of a subclass calls it
         o.items(x, what)
         effect = name in CHANGES[base] and o.changing(x, what)

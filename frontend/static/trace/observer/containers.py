@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MUTABLE = (list, dict, set, collections.deque, bytearray, array.array, collections.OrderedDict, collections.defaultdict,
            collections.Counter)
+_FOLLOWING = (list, dict, collections.deque, collections.OrderedDict, collections.defaultdict)  # hold computed numbers
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 _IMMUTABLE_ITEMS = (str, bytes, range, frozenset)
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, range, type(NotImplemented))
@@ -186,8 +187,10 @@ def write(k: Observer, x: Any, key: Any, value: Any) -> None:
     o = k.observation
     kind = type(x)
     deletes = value is MISSING
-    follows = issubclass(kind, np.ndarray) or kind in (dict, list) and o.is_fresh(x) and type(key) is not slice
+    follows = issubclass(kind, np.ndarray) or kind in _FOLLOWING and type(key) is not slice and not o.off
     value = value if follows else settled(value, "a store")
+    if follows and not issubclass(kind, np.ndarray):
+        o.holds(value, functools.partial(settle, x))
     if o.off or cards.reads(o.tape, "an assignment to items", x):
         _native(x, key, value)
     elif issubclass(kind, np.ndarray):
@@ -224,6 +227,14 @@ def write(k: Observer, x: Any, key: Any, value: Any) -> None:
             if not o.is_fresh(x):
                 o.note(f"items of a {kind.__name__} are stored, which is not observed")
             _native(x, key, value)
+
+
+def settle(x: Any) -> None:
+    """Put plain numbers in place of computed ones that a container has."""
+    for key, value in list(x.items() if isinstance(x, dict) else enumerate(x)):
+        plain = settled(value, "a container")
+        if plain is not value:
+            x[key] = plain
 
 
 def discard_item(holder: Any, key: Any) -> None:

@@ -381,9 +381,8 @@ _READERS: tuple[tuple[Any, Callable[[Observer, Any, str], Any]], ...] = (
 def write(k: Observer, x: Any, name: str, value: Any) -> None:
     """Store ``x.name = value``, observed; ``value`` MISSING deletes."""
     o = k.observation
-    value = settled(value, name)
     if o.off:
-        _native(x, name, value)
+        _native(x, name, settled(value, name))
         return
     deletes = value is MISSING
     special = "__delattr__" if deletes else "__setattr__"
@@ -392,16 +391,17 @@ def write(k: Observer, x: Any, name: str, value: Any) -> None:
         _native(x, name, value)
         return
     if issubclass(type(x), np.ndarray):
-        operations.set_attribute(k, x, name, value)
+        operations.set_attribute(k, x, name, settled(value, name))
         return
     if issubclass(type(x), Variable):
-        _write_variable(o, x, name, value)
+        _write_variable(o, x, name, settled(value, name))
         return
     if isinstance(x, (LocalConfig, GlobalConfig)):
         o.note(f"config.{name} changes inside the static function, which replays cannot repeat; use using_config")
-        _native(x, name, value)
+        _native(x, name, settled(value, name))
         return
     if isinstance(x, (types.ModuleType, type)):
+        o.holds(value, functools.partial(_settle, x, name, value))
         _native(x, name, value)
         if issubclass(type(x), type):
             o.stored(x.__dict__, name, value, f"{x.__name__}.{name}", x,
@@ -418,9 +418,10 @@ def write(k: Observer, x: Any, name: str, value: Any) -> None:
 
 def write_own(k: Observer, setter: Any, x: Any, name: str, value: Any) -> None:
     """Store with ``setter``, which is that of ``object``, of another class in C or of links."""
-    o, value = k.observation, settled(value, name)
+    o = k.observation
     kind = type(x)
     deletes = value is MISSING
+    o.holds(value, functools.partial(_settle, x, name, value))
     if isinstance(x, threading.local):
         _native(x, name, value)
         o.stored(x, name, value, f"{kind.__name__}.{name}", None,
@@ -435,6 +436,7 @@ def write_own(k: Observer, setter: Any, x: Any, name: str, value: Any) -> None:
         if isinstance(setter, types.FunctionType):
             k.call(setter, found, x, *(() if deletes else (value,)))
             return
+        value = settled(value, name)
         _native(x, name, value)
         o.stored(x, name, value, f"{kind.__name__}.{name}", None,
                  (functools.partial(_delete, x, name) if deletes else setattr, () if deletes else (x, name)))
@@ -449,6 +451,12 @@ def write_own(k: Observer, setter: Any, x: Any, name: str, value: Any) -> None:
         else:
             o.stored(entries, name, value, f"{kind.__name__}.{name}")
             o.stored_in(x, entries, name)
+
+
+def _settle(x: Any, name: str, value: Any) -> None:
+    """Put plain numbers into an attribute, if it still has a value that the call has stored."""
+    if vars(x).get(name) is value:
+        _native(x, name, settled(value, name))
 
 
 def _delete(x: Any, name: str) -> None:

@@ -65,7 +65,8 @@ class Observer:
 
     def set_name(self, name: str, value: Any) -> None:
         """Store a global."""
-        value = self.globals[name] = settled(value, name)
+        self.observation.holds(value, lambda: _settle(self.globals, name, value))
+        self.globals[name] = value
         self.observation.stored(self.globals, name, value, f"the global {name}")
 
     def del_name(self, name: str) -> None:
@@ -86,7 +87,8 @@ class Observer:
 
     def set_cell(self, name: str, value: Any) -> Any:
         """Observe the store of a closure variable: the copy then stores the value that is returned."""
-        cell, value = self._cell(name), settled(value, name)
+        cell = self._cell(name)
+        self.observation.holds(value, lambda: _settle_cell(cell, value))
         self.observation.stored(cell, None, value, f"the closure variable {name}", None,
                                 (setattr, (cell, "cell_contents")))
         return value
@@ -402,6 +404,21 @@ def _tries(a: Any, b: Any, mine: str, theirs: str) -> list[_Try]:
 
 def _any_in_python(tries: list[_Try]) -> bool:
     return any(isinstance(getattr(type(x), special, None), types.FunctionType) for x, _, special in tries)
+
+
+def _settle(entries: dict[str, Any], name: str, value: Any) -> None:
+    """Put plain numbers into an entry, if it still has a value that the call has stored."""
+    if entries.get(name) is value:
+        entries[name] = settled(value, name)
+
+
+def _settle_cell(cell: Any, value: Any) -> None:
+    """Put plain numbers into a closure variable, if it still has a value that the call has stored."""
+    try:
+        if cell.cell_contents is value:
+            cell.cell_contents = settled(value, "a closure variable")
+    except ValueError:  # it is empty
+        pass
 
 
 class _Manager:
