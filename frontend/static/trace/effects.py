@@ -38,6 +38,16 @@ def store(holder: Any, key: Any, value: Any) -> None:
     holder[key] = value
 
 
+def refill(array: Any, value: Any) -> None:
+    """Change the elements of an array."""
+    array[...] = value
+
+
+def refill_entry(holder: Any, key: Any, value: Any) -> None:
+    """Change the elements of the array that is an entry of a namespace now."""
+    holder[key][...] = value
+
+
 def discard(holder: Any, key: Any) -> None:
     """Delete an entry, if it is there."""
     if key in holder:

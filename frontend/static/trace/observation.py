@@ -25,7 +25,7 @@ from ..computed_numbers import ComputedNumber, numbers_in, settled
 from ..guards import guard as guards
 from ..guards.check import Checks, checks_of
 from ..guards.guard import ANY_VARIABLE, LARGEST_ARRAY_BYTES, MISSING, Entry, Guard
-from .effects import Effect, discard, store
+from .effects import Effect, discard, refill, refill_entry, store
 
 if TYPE_CHECKING:
     from .recorder import Tape
@@ -63,6 +63,7 @@ class Observation:
         self.imported = False                          # whether a module of the user's was imported
         self.generators: list[Any] = []                # weak references to objects that the call has made
         self._read_elements: dict[int, Any] = {}
+        self._counts: dict[tuple[int, Any], list[Effect]] = {}  # additions to numbers that nothing else has read
         self._settling: list[Callable[[], None]] = []  # puts plain numbers where the call has stored computed ones
         self.links: dict[int, Link] = {}               # whose attributes were read, by identity
         self.hooked: dict[str, Any] | None = None      # the namespace of a link that has hooks
@@ -166,6 +167,8 @@ class Observation:
         number = id(owner)
         if number in self._fresh or number in self._arguments or (number, key) in self._stored:
             return value
+        if (number, key) in self._counts:
+            return self._uncount(number, key, value)
         place = number, "entry", key
         if place in self._known or self.tape.fault is not None:
             return value
@@ -326,6 +329,42 @@ class Observation:
         self._stored[id(owner), key] = effect
         self.effects.append(effect)
 
+    def may_count(self, holder: Any, key: Any) -> bool:
+        """Whether a number in an entry from outside was neither read nor stored, so that an addition is an effect."""
+        number = id(holder)
+        return self.guarded and self.is_outside(holder) and not self.is_stored(holder, key) and (
+            (number, "entry", key) not in self._known and number not in self._changed)
+
+    def is_stored(self, holder: Any, key: Any) -> bool:
+        """Whether the call has stored an entry."""
+        return (id(holder), key) in self._stored
+
+    def counted(self, holder: Any, key: Any, before: Any, function: Callable[..., Any], operation: Any, operand: Any,
+                what: str) -> None:
+        """Note that ``function(holder, key, operation, operand)`` has added to a number, which was ``before``."""
+        if self.is_stored(holder, key) or (id(holder), "entry", key) in self._known:
+            self.note(f"{what} is read or stored while it is added to")
+            return
+        self.guard("type", holder, key, lambda where: guards.EntryType(holder, key, before, what, where))
+        effect = Effect(function, (holder, key, operation), (operand,), what, holder, key)
+        self._counts.setdefault((id(holder), key), []).append(effect)
+        self._stored_in.add(id(holder))
+        self._fresh.setdefault(-id(holder), holder)  # alive as long as its number is known
+        self.effects.append(effect)
+
+    def _uncount(self, number: int, key: Any, value: Any) -> Any:
+        """Take additions to a number for a read of it and a store, as it is read now; returns what it is."""
+        effects = self._counts.pop((number, key))
+        first, guard = effects[0], self._known.get((number, "type", key))
+        if guard is None or numbers_in([e.args for e in effects]):
+            self.note(f"{first.what} is read after a computed number was added to it, which takes data out of the traced "
+                      "computation")
+            return value
+        self.effects = [e for e in self.effects if all(e is not x for x in effects)]
+        self.entry(first.holder, key, guard.value, first.what)
+        self.stored(first.holder, key, value, first.what)
+        return value
+
     def holds(self, value: Any, settle: Callable[[], None]) -> None:
         """Note that an object holds ``value``, in which there may be computed numbers until ``settle`` is called."""
         if numbers_in(value):
@@ -337,6 +376,18 @@ class Observation:
         if effect is not None:
             self._stored[id(x), name] = effect
             self._fresh.setdefault(-id(x), x)  # alive as long as its number is known
+
+    def refilled(self, array: Any, value: Any) -> None:
+        """Note that an array from outside has the elements of ``value`` now."""
+        place = self.tape.place_of(array)
+        if place is not None and (id(place[0]), place[1]) in self._stored:
+            self.note("the elements of an array change after the call has put another one in its place")
+        known = next((e for e in self.effects if e.holder is array), None)
+        if known is not None:
+            known.args = (value,)
+            return
+        function, target = (refill, (array,)) if place is None else (refill_entry, place)
+        self.effects.append(Effect(function, target, (value,), "the elements of an array from outside", array))
 
     def is_outside_part(self, x: Any) -> bool:
         """Whether a link or parameter was not made by the call."""
@@ -366,6 +417,7 @@ class Observation:
         number = id(container)
         self._changed[number] = None
         self.effects = [effect for effect in self.effects if effect.holder is not container]
+        self._counts = {place: effects for place, effects in self._counts.items() if place[0] != number}
         self._stored = {place: effect for place, effect in self._stored.items() if place[0] != number}
         self._stored_in.discard(number)
 
@@ -410,7 +462,7 @@ class Observation:
         self._settling.clear()
         self.guards = []
         for known in (self._known, self._fresh, self._arguments, self._outside, self._states, self.arrays,
-                      self._persistent, self._stored, self._changed, self._read_elements):
+                      self._persistent, self._stored, self._counts, self._changed, self._read_elements):
             known.clear()
         self.effects = []
         self.tape = _Closed()  # generators may go on with their copies

@@ -135,6 +135,8 @@ class Tape:
         values = tuple([v for v in found if v is not None])
         if self.fault is not None or len(values) < len(found):
             return
+        if self.observation is not None:
+            self._retain(function, inputs, outputs)
         record = getattr(function, "record", None)
         if record is not None:
             record(self, values, outputs)
@@ -147,6 +149,15 @@ class Tape:
             if self.observation is not None and not op.is_opaque:
                 self.aliases.made([(v, x._array) for v, x in zip(values, inputs, strict=True)],
                                  [(v, y._array) for y in outputs if (v := self.known(y._array)) is not None])
+
+    def _retain(self, function: FunctionNode, inputs: Any, outputs: Any) -> None:
+        """Note the arrays that the gradient of a function reads; one of the user's may keep any."""
+        every = runs_users_python(function)
+        if every or config.enable_backprop and any([v.requires_grad for v in inputs]):
+            for variables, indexes in ((inputs, function._input_indexes_to_retain),
+                                       (outputs, function._output_indexes_to_retain)):
+                for i in range(len(variables)) if every else indexes or ():
+                    self.written.retain(self, array_of(variables[i]))
 
     def unobserved(self) -> Unobserved:
         """Return a context for Python that runs in replays as well, or of which guards ask again."""
@@ -341,6 +352,10 @@ class Tape:
         self._values[id(array)] = value
         self._keep.append(array)
 
+    def forget(self, array: Any) -> None:
+        """Take an array for a part of the one in whose memory it lies."""
+        self._values.pop(id(array), None)
+
     def known(self, array: Any) -> Value | None:
         """Return the value of ``array``, if any."""
         return self._values.get(id(array))
@@ -380,6 +395,11 @@ class Tape:
         value = self.define(array, hint)
         self.bindings[value] = binding
         return value
+
+    def place_of(self, array: Any) -> tuple[dict[str, Any], str] | None:
+        """Return the dictionary and the key of a persistent array of a link; None of others."""
+        binding = self._states.get(id(array))
+        return None if binding is None else binding.holder
 
     def is_state(self, array: Any) -> bool:
         """Whether ``array`` is a persistent array of a link."""
@@ -433,7 +453,7 @@ class Tape:
             return value
         if (value := self.constants.value(self, array)) is not None:
             return value
-        self.written.read(array)
+        self.written.read(self, array, label)
         value = self._values.get(id(array))
         slot = None if self.observation is None else self.observation.state(variable)
         if slot is not None and id(variable) not in self.carried:

@@ -216,6 +216,10 @@ def _outputs(tape: Tape, out_leaves: list[Any]) -> tuple[Value, ...]:
             tape.note(f"the static function returns or stores the array of a parameter (shape {array.shape}, "
                       f"{array.dtype}), which replays would copy")
             break
+        if array is not None and tape.written.is_outside(array):
+            tape.note("an array from outside whose elements the call has changed is returned or stored, which replays "
+                      "would copy")
+            break
         with recording(tape):
             value = None if array is None else tape.constants.result(tape, leaf, array)
         value = value if value is not None or array is None else (
@@ -247,6 +251,10 @@ def _note_what_replays_miss(tape: Tape, spec: Any) -> None:
                       "one; do it outside, or in a function decorated with static_code", observation.where)
     if _has_object(spec):
         tape.note(f"the static function returns an object that is not a tree of Variables and arrays: {spec!r}")
+    filled = Spans(tape.written.outside())
+    others = [] if observation is None else [*observation.found_arrays(), *observation.read_elements(), *tape.states()]
+    if filled.starts and any(not tape.written.is_outside(x) and filled.touch(x) for x in others if has_address(x)):
+        tape.note("an array from outside whose elements the call has changed shares memory with another one; use a copy")
     if tape.outside and (spans := Spans(tape.given_arrays())).starts and any(map(spans.touch, tape.outside.values())):
         tape.note("an array that functions read from an attribute or a global shares memory with an argument or with a "
                   "link's arrays; use a copy")

@@ -152,7 +152,7 @@ def read_own(k: Observer, x: Any, name: str) -> Any:
         if o.is_outside(x):
             _class_of(o, x)
         return _of_data_descriptor(k, found, x, kind, name)
-    entries = _entries(x)
+    entries = entries_in(x)
     if entries is not None and o.is_outside(x):
         _class_of(o, x)
         versioned = "attributes" if issubclass(type(x), Link) else None
@@ -202,7 +202,7 @@ def _class_of(o: Observation, x: Any) -> None:
         o.kind(x)
 
 
-def _entries(x: Any) -> dict[str, Any] | None:
+def entries_in(x: Any) -> dict[str, Any] | None:
     """Return the namespace of an object, if it has one."""
     try:
         found = entries_of(x) if isinstance(x, Attributed) else object.__getattribute__(x, "__dict__")
@@ -441,7 +441,10 @@ def write_own(k: Observer, setter: Any, x: Any, name: str, value: Any) -> None:
         o.stored(x, name, value, f"{kind.__name__}.{name}", None,
                  (functools.partial(_delete, x, name) if deletes else setattr, () if deletes else (x, name)))
         return
-    entries = _entries(x)
+    entries = entries_in(x)
+    if _is_there(o, entries, name, value):  # as after `self.total += x`
+        setter(x, name, value)
+        return
     if deletes and entries is not None and o.is_outside(x):
         o.presence(entries, name, f"{kind.__name__}.{name}")
     setter(x, name, *(() if deletes else (value,)))
@@ -451,6 +454,17 @@ def write_own(k: Observer, setter: Any, x: Any, name: str, value: Any) -> None:
         else:
             o.stored(entries, name, value, f"{kind.__name__}.{name}")
             o.stored_in(x, entries, name)
+
+
+def _is_there(o: Observation, entries: dict[str, Any] | None, name: str, value: Any) -> bool:
+    """Whether an array is stored where it is, and was before the call."""
+    if type(value) is not np.ndarray or entries is None or entries.get(name) is not value or (
+            id(entries), name) in o._stored or not (o.owns(value) or o.tape.is_state(value)):
+        return False
+    place = o.tape.place_of(value)
+    if place is None or place[0] is not entries or place[1] != name:
+        o.entry(entries, name, value, name)
+    return True
 
 
 def _settle(x: Any, name: str, value: Any) -> None:

@@ -162,17 +162,15 @@ def _apply(k: Observer, operation: _Operation, fn: Callable[..., Any] | None = N
     if _is_refused(k, name, arrays, [x for x in written if operation.rewrite is None or not tape.is_value(x)]):
         return operation()
     known = next((x for x in arrays if tape.is_value(x) or tape.is_taken(x)), None)
-    if known is None:
+    follows = bool(written) and (_is_outside(k, written[0]) or tape.constants.was_read(written[0]))
+    if known is None and not follows:
         others = [x for x in arrays if x not in tape.constants]
         return _apply_to_others(k, operation, others, written, operation.view)
     found = None if operation.record is None or written else operation.record()
     if found is not None:
         return found
     if written:
-        rewrite = functools.partial(_rewrite, k, operation)
-        if tape.fault is not None or not tape.written.write(tape, written[0], rewrite):
-            read_elements(k, known, name)
-        return operation()
+        return _write(k, operation, known)
     try:
         result = operation()
     except Exception:
@@ -183,6 +181,24 @@ def _apply(k: Observer, operation: _Operation, fn: Callable[..., Any] | None = N
         read_elements(k, known, name)
         return o.fresh_tree(result)
     return o.fresh_tree(recorded)
+
+
+def _write(k: Observer, operation: _Operation, known: Any) -> Any:
+    """Do an operation that writes to an array; ``known`` is a value among its operands, if there is one."""
+    o, array = k.observation, operation.written[0]
+    is_outside = _is_outside(k, array)
+    value = None
+    if o.tape.fault is None and len(operation.written) == 1:
+        value = o.tape.written.write(o.tape, array, functools.partial(_rewrite, k, operation))
+    if value is None and is_outside:
+        _refuse_write(k, array, operation.name)
+    elif value is None and known is not None:
+        read_elements(k, known, operation.name)
+    result = operation()
+    if value is not None and is_outside:
+        o.refilled(owner(array), value)
+        o.tape.contents.take(owner(array))
+    return result
 
 
 def _rewrite(k: Observer, operation: _Operation, before: Any) -> Any:
@@ -238,7 +254,7 @@ def _is_refused(k: Observer, what: str, arrays: list[Any], written: list[Any]) -
     """Whether an operation of NumPy's writes to an array that is not the call's own, or reads a Variable: a fault."""
     tape = k.observation.tape
     for x in written:
-        if issubclass(type(x), np.ndarray) and not _is_own(k, x):
+        if issubclass(type(x), np.ndarray) and not _is_own(k, x) and not _is_outside(k, x):
             _refuse_write(k, x, what)
             for y in arrays:
                 if tape.is_value(y):
@@ -279,6 +295,13 @@ def _look_at_containers(k: Observer, tree: Any) -> None:
 
 def _is_own(k: Observer, array: Any) -> bool:
     return array in k.observation.tape.constants or k.observation.tape.written.owns(array)
+
+
+def _is_outside(k: Observer, array: Any) -> bool:
+    """Whether an array lies in one from outside that replays may write to: no guard compares its elements."""
+    o, memory = k.observation, owner(array)
+    return o.guarded and type(memory) is np.ndarray and (o.tape.is_state(memory) or o.owns(memory)) and not any(
+        owner(x) is memory for x in o.read_elements())
 
 
 def _refuse_write(k: Observer, array: Any, what: str) -> None:
@@ -412,7 +435,7 @@ def method(k: Observer, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[s
 
     written = (x,) if name in _IN_PLACE or name == "byteswap" and (args or kwargs) else tuple(
         [y for y in (kwargs.get("out"),) if y is not None])
-    record = (lambda: numpy_calls.of_method(tape, name, x, args, kwargs)) if name in numpy_calls.METHODS else None
+    record = (lambda: numpy_calls.of_method(tape, name, x, args, kwargs)) if name in numpy_calls.METHODS or name == "dot" else None
     label = f".{name}" if not name.startswith("__") else f"{name}()"
     return _apply(k, _Operation(label, _Method(name), (x, *args), kwargs, record, written, name in _VIEWS))
 
