@@ -1,6 +1,7 @@
 """Errors and warnings of static functions."""
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import TracebackType
 
 from ..errors import KusariError
@@ -37,3 +38,14 @@ def without_observing(traceback: TracebackType | None) -> TracebackType | None:
     for found in reversed(frames):
         kept = TracebackType(kept, found.tb_frame, found.tb_lasti, found.tb_lineno)
     return kept
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a call cannot be static, and where the user's code did it."""
+
+    reason: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.reason}"

@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import functions as F
+from ...configuration import config
+from ...function_node import FunctionNode
 from ...functions.array.indexing import GetItemGrad, ScatterAdd, encode
 from ...variable import Variable
+from ..trees import array_of
 from . import numpy_calls
 from .captured import Part, outside_value, owner, part_of
 
@@ -76,6 +79,14 @@ class Written:
         if not self._numpy and (id(memory) in self._own or memory in tape.constants or tape.is_from_outside(memory)):
             self._read[id(memory)] = memory
 
+    def applied(self, tape: Tape, function: FunctionNode, inputs: Any, outputs: Any, keeps_any: bool) -> None:
+        """Note the arrays that the gradient of a function reads; one of the user's may keep any."""
+        if keeps_any or config.enable_backprop and any([v.requires_grad for v in inputs]):
+            for variables, indexes in ((inputs, function._input_indexes_to_retain),
+                                       (outputs, function._output_indexes_to_retain)):
+                for i in range(len(variables)) if keeps_any else indexes or ():
+                    self.retain(tape, array_of(variables[i]))
+
     @contextmanager
     def by_numpy(self) -> Iterator[None]:
         """Inside, functions are applied in place of NumPy's, which retain nothing that they read."""
@@ -109,9 +120,7 @@ class Written:
         tape.constants.release(memory)
         self._memory[id(memory)] = memory
         (self._own if own else self._outside)[id(memory)] = memory
-        for y in views:
-            tape.forget(y)
-        tape.alias(memory, known)
+        tape.alias(memory, known, views)
         return value
 
 

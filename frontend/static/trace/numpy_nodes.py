@@ -113,9 +113,13 @@ def told(tape: Tape, number: ComputedNumber, name: str) -> None:
         tape.compared[id(number)] = number
         compare(tape, name, number.kusari_value, number.kusari_array)
     else:
-        tape.note_at_user(f"{name} of a {number.kusari_kind.__name__} takes data out of the traced computation; use "
-                          "functions instead (shapes and dtypes may be read freely), or move the line out of the "
-                          "static function")
+        tape.note_at_user(taken_out(f"{name} of a {number.kusari_kind.__name__}"))
+
+
+def taken_out(what: str) -> str:
+    """Return the reason of a use that no function computes."""
+    return (f"{what} takes data out of the traced computation; use functions instead (shapes and dtypes may be read "
+            "freely), or move the line out of the static function")
 
 
 def _is_plain(tree: Any) -> bool:

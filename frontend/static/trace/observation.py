@@ -25,7 +25,8 @@ from ..computed_numbers import ComputedNumber, numbers_in, settled
 from ..guards import guard as guards
 from ..guards.check import Checks, checks_of
 from ..guards.guard import ANY_VARIABLE, LARGEST_ARRAY_BYTES, MISSING, Entry, Guard
-from .effects import Effect, discard, refill, refill_entry, store
+from ..trees import has_arrays
+from .effects import Additions, Effect, discard, store
 
 if TYPE_CHECKING:
     from .recorder import Tape
@@ -63,9 +64,9 @@ class Observation:
         self.imported = False                          # whether a module of the user's was imported
         self.generators: list[Any] = []                # weak references to objects that the call has made
         self._read_elements: dict[int, Any] = {}
-        self._counts: dict[tuple[int, Any], list[Effect]] = {}  # additions to numbers that nothing else has read
         self._settling: list[Callable[[], None]] = []  # puts plain numbers where the call has stored computed ones
         self.links: dict[int, Link] = {}               # whose attributes were read, by identity
+        self.additions = Additions(self)
         self.hooked: dict[str, Any] | None = None      # the namespace of a link that has hooks
 
     # Truthy if the call is known not to be static, so that nothing needs to be observed any more: asked all the time.
@@ -167,8 +168,7 @@ class Observation:
         number = id(owner)
         if number in self._fresh or number in self._arguments or (number, key) in self._stored:
             return value
-        if (number, key) in self._counts:
-            return self._uncount(number, key, value)
+        self.additions.read(number, key, value)
         place = number, "entry", key
         if place in self._known or self.tape.fault is not None:
             return value
@@ -188,7 +188,7 @@ class Observation:
         if self.tape.is_argument(value) or isinstance(value, ComputedNumber):
             return
         if not isinstance(value, _NO_PLACE) and not self.is_fresh(value) and (
-                not isinstance(value, tuple) or not _holds_arrays(value)):
+                not isinstance(value, tuple) or not has_arrays(value)):
             self._outside[id(value)] = value
         if type(value) is np.ndarray:
             if self.tape.known(value) is None:
@@ -329,41 +329,19 @@ class Observation:
         self._stored[id(owner), key] = effect
         self.effects.append(effect)
 
-    def may_count(self, holder: Any, key: Any) -> bool:
-        """Whether a number in an entry from outside was neither read nor stored, so that an addition is an effect."""
-        number = id(holder)
-        return self.guarded and self.is_outside(holder) and not self.is_stored(holder, key) and (
-            (number, "entry", key) not in self._known and number not in self._changed)
+    def is_read(self, holder: Any, key: Any) -> bool:
+        """Whether the call has read an entry, or changed its container otherwise."""
+        return (id(holder), "entry", key) in self._known or id(holder) in self._changed
 
-    def is_stored(self, holder: Any, key: Any) -> bool:
-        """Whether the call has stored an entry."""
-        return (id(holder), key) in self._stored
-
-    def counted(self, holder: Any, key: Any, before: Any, function: Callable[..., Any], operation: Any, operand: Any,
-                what: str) -> None:
-        """Note that ``function(holder, key, operation, operand)`` has added to a number, which was ``before``."""
-        if self.is_stored(holder, key) or (id(holder), "entry", key) in self._known:
-            self.note(f"{what} is read or stored while it is added to")
-            return
-        self.guard("type", holder, key, lambda where: guards.EntryType(holder, key, before, what, where))
-        effect = Effect(function, (holder, key, operation), (operand,), what, holder, key)
-        self._counts.setdefault((id(holder), key), []).append(effect)
+    def changes(self, holder: Any, effect: Effect) -> None:
+        """Note an effect on an entry of a container."""
         self._stored_in.add(id(holder))
         self._fresh.setdefault(-id(holder), holder)  # alive as long as its number is known
         self.effects.append(effect)
 
-    def _uncount(self, number: int, key: Any, value: Any) -> Any:
-        """Take additions to a number for a read of it and a store, as it is read now; returns what it is."""
-        effects = self._counts.pop((number, key))
-        first, guard = effects[0], self._known.get((number, "type", key))
-        if guard is None or numbers_in([e.args for e in effects]):
-            self.note(f"{first.what} is read after a computed number was added to it, which takes data out of the traced "
-                      "computation")
-            return value
-        self.effects = [e for e in self.effects if all(e is not x for x in effects)]
-        self.entry(first.holder, key, guard.value, first.what)
-        self.stored(first.holder, key, value, first.what)
-        return value
+    def is_stored(self, holder: Any, key: Any) -> bool:
+        """Whether the call has stored an entry."""
+        return (id(holder), key) in self._stored
 
     def holds(self, value: Any, settle: Callable[[], None]) -> None:
         """Note that an object holds ``value``, in which there may be computed numbers until ``settle`` is called."""
@@ -376,18 +354,6 @@ class Observation:
         if effect is not None:
             self._stored[id(x), name] = effect
             self._fresh.setdefault(-id(x), x)  # alive as long as its number is known
-
-    def refilled(self, array: Any, value: Any) -> None:
-        """Note that an array from outside has the elements of ``value`` now."""
-        place = self.tape.place_of(array)
-        if place is not None and (id(place[0]), place[1]) in self._stored:
-            self.note("the elements of an array change after the call has put another one in its place")
-        known = next((e for e in self.effects if e.holder is array), None)
-        if known is not None:
-            known.args = (value,)
-            return
-        function, target = (refill, (array,)) if place is None else (refill_entry, place)
-        self.effects.append(Effect(function, target, (value,), "the elements of an array from outside", array))
 
     def is_outside_part(self, x: Any) -> bool:
         """Whether a link or parameter was not made by the call."""
@@ -417,7 +383,7 @@ class Observation:
         number = id(container)
         self._changed[number] = None
         self.effects = [effect for effect in self.effects if effect.holder is not container]
-        self._counts = {place: effects for place, effects in self._counts.items() if place[0] != number}
+        self.additions.forget(number)
         self._stored = {place: effect for place, effect in self._stored.items() if place[0] != number}
         self._stored_in.discard(number)
 
@@ -462,7 +428,7 @@ class Observation:
         self._settling.clear()
         self.guards = []
         for known in (self._known, self._fresh, self._arguments, self._outside, self._states, self.arrays,
-                      self._persistent, self._stored, self._counts, self._changed, self._read_elements):
+                      self._persistent, self._stored, self._changed, self._read_elements):
             known.clear()
         self.effects = []
         self.tape = _Closed()  # generators may go on with their copies
@@ -529,23 +495,7 @@ def user_place() -> str:
     return f"{found.f_code.co_filename}:{found.f_lineno}, in {found.f_code.co_name}"
 
 
-def _holds_arrays(values: tuple[Any, ...]) -> bool:
-    """Whether a tuple has Variables, arrays or computed numbers in it, which replays make anew or read again."""
-    return any([isinstance(x, (Variable, np.ndarray, ComputedNumber)) or isinstance(x, tuple) and _holds_arrays(x) for x in values])
-
-
 @functools.cache
 def is_ours(name: str | None) -> bool:
     """Whether a module is Kusari's."""
     return name is not None and (name == "kusari" or name.startswith("kusari."))
-
-
-def is_lazy(link: Any) -> bool:
-    """Whether a link of ours, or one of its parts, has a parameter without an array."""
-    if not is_ours(type(link).__module__):
-        return False
-    parts = list(link.links())
-    if not all(is_ours(type(part).__module__) for part in parts):
-        parts = [link]  # the draws of the user's links are not expected
-    own = [entries_of(part).get(name) for part in parts for name in part._params]
-    return any(p is not None and p._array is None for p in own)

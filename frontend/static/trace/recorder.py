@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -30,27 +30,17 @@ from ..arrays.detached import Detached
 from ..arrays.overlap import Spans, has_address
 from ..arrays.written import Written
 from ..computed_numbers import Reader, numbers_in, settled
+from ..errors import Fault
 from ..guards.guard import Entry, type_of
 from ..trees import array_of
-from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding
+from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding, is_lazy
 from .contents import Contents
 from .net import Net, Unobserved
-from .numpy_nodes import told
-from .observation import Observation, is_lazy
+from .numpy_nodes import taken_out, told
+from .observation import Observation
 from .ops import held_arrays, op_of, pristine, runs_users_python, static_attributes
 from .python_nodes import record_report
 from .random_state import position
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Why a call cannot be static, and where the user's code did it."""
-
-    reason: str
-    where: str
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.reason}"
 
 
 class Tape:
@@ -69,8 +59,7 @@ class Tape:
         self._where: str | None = None
         self._values: dict[int, Value] = {}
         self._keep: list[Any] = []
-        self.constants = Constants()
-        self.written = Written()
+        self.constants, self.written = Constants(), Written()
         self._results: dict[int, Any] = {}  # weak references to results of functions, by identity
         self.keeps_results = False
         self.computed = Detached()
@@ -136,7 +125,7 @@ class Tape:
         if self.fault is not None or len(values) < len(found):
             return
         if self.observation is not None:
-            self._retain(function, inputs, outputs)
+            self.written.applied(self, function, inputs, outputs, runs_users_python(function))
         record = getattr(function, "record", None)
         if record is not None:
             record(self, values, outputs)
@@ -149,15 +138,6 @@ class Tape:
             if self.observation is not None and not op.is_opaque:
                 self.aliases.made([(v, x._array) for v, x in zip(values, inputs, strict=True)],
                                  [(v, y._array) for y in outputs if (v := self.known(y._array)) is not None])
-
-    def _retain(self, function: FunctionNode, inputs: Any, outputs: Any) -> None:
-        """Note the arrays that the gradient of a function reads; one of the user's may keep any."""
-        every = runs_users_python(function)
-        if every or config.enable_backprop and any([v.requires_grad for v in inputs]):
-            for variables, indexes in ((inputs, function._input_indexes_to_retain),
-                                       (outputs, function._output_indexes_to_retain)):
-                for i in range(len(variables)) if every else indexes or ():
-                    self.written.retain(self, array_of(variables[i]))
 
     def unobserved(self) -> Unobserved:
         """Return a context for Python that runs in replays as well, or of which guards ask again."""
@@ -242,8 +222,7 @@ class Tape:
             self._taken_out(what)
 
     def _taken_out(self, what: str) -> None:
-        self.note(f"{what} takes data out of the traced computation; use functions instead "
-                  "(shapes and dtypes may be read freely), or move the line out of the static function")
+        self.note(taken_out(what))
 
     report = record_report  # called by ``kusari.report``
 
@@ -347,14 +326,12 @@ class Tape:
         """Return the arrays with a value."""
         return [a for a in (*self._keep, *(r() for r in self._results.values())) if type(a) is np.ndarray]
 
-    def alias(self, array: Any, value: Value) -> None:
-        """Map ``array`` to an existing value."""
+    def alias(self, array: Any, value: Value, views: Iterable[Any] = ()) -> None:
+        """Map ``array`` to an existing value; ``views`` are parts of it from now on."""
         self._values[id(array)] = value
         self._keep.append(array)
-
-    def forget(self, array: Any) -> None:
-        """Take an array for a part of the one in whose memory it lies."""
-        self._values.pop(id(array), None)
+        for view in views:
+            self._values.pop(id(view), None)
 
     def known(self, array: Any) -> Value | None:
         """Return the value of ``array``, if any."""
@@ -396,14 +373,13 @@ class Tape:
         self.bindings[value] = binding
         return value
 
-    def place_of(self, array: Any) -> tuple[dict[str, Any], str] | None:
-        """Return the dictionary and the key of a persistent array of a link; None of others."""
-        binding = self._states.get(id(array))
-        return None if binding is None else binding.holder
-
     def is_state(self, array: Any) -> bool:
         """Whether ``array`` is a persistent array of a link."""
         return id(array) in self._states
+
+    def state_entry(self, array: Any) -> Any:
+        """Return the dictionary and the key of such an array; None of others."""
+        return self._states[id(array)].holder if id(array) in self._states else None
 
     def states(self) -> list[Any]:
         """Return the persistent arrays."""

@@ -254,7 +254,7 @@ def _note_what_replays_miss(tape: Tape, spec: Any) -> None:
     filled = Spans(tape.written.outside())
     others = [] if observation is None else [*observation.found_arrays(), *observation.read_elements(), *tape.states()]
     if filled.starts and any(not tape.written.is_outside(x) and filled.touch(x) for x in others if has_address(x)):
-        tape.note("an array from outside whose elements the call has changed shares memory with another one; use a copy")
+        tape.note("an array from outside that the call has changed shares memory with another one; use a copy")
     if tape.outside and (spans := Spans(tape.given_arrays())).starts and any(map(spans.touch, tape.outside.values())):
         tape.note("an array that functions read from an attribute or a global shares memory with an argument or with a "
                   "link's arrays; use a copy")

@@ -20,7 +20,7 @@ from ....variable import Variable
 from ...computed_numbers import ComputedNumber
 from ...guards.guard import MISSING
 from ..observation import is_ours
-from . import containers, lookup, operations, texts
+from . import containers, lookup, operations, stores, texts
 from .c_code import CALLBACKS, SCALARS, Handler, unknown, wrapped
 from .containers import native
 
@@ -363,7 +363,7 @@ COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 BUILTINS: dict[Any, Handler] = {
     len: lambda k, a, _: containers.length(k, *a), isinstance: _isinstance, getattr: _getattr, hasattr: _hasattr,
-    setattr: lambda k, a, _: lookup.write(k, *a), delattr: lambda k, a, _: lookup.write(k, *a, value=MISSING),
+    setattr: lambda k, a, _: stores.write(k, *a), delattr: lambda k, a, _: stores.write(k, *a, value=MISSING),
     next: _next, iter: _iter, id: _id, print: _print, vars: _vars, dir: _dir, sorted: _sorted, min: _extreme(min),
     max: _extreme(max), sum: _sum, any: _any, all: _all, repr: _text(repr), ascii: _text(ascii), format: _text(format),
     hash: _hash, functools.reduce: _reduce, abs: _arithmetic(abs, np.absolute),
@@ -375,8 +375,8 @@ BUILTINS: dict[Any, Handler] = {
     operator.getitem: lambda k, a, _: k.item(*a), operator.setitem: lambda k, a, _: k.set_item(*a),
     operator.contains: lambda k, a, _: k.compare("in", a[1], a[0]), operator.truth: lambda k, a, _: k.truth(*a),
     operator.not_: lambda k, a, _: not k.truth(*a), operator.delitem: lambda k, a, _: k.del_item(*a),
-    object.__setattr__: lambda k, a, _: lookup.write_own(k, object.__setattr__, *a),
-    object.__delattr__: lambda k, a, _: lookup.write_own(k, object.__delattr__, *a, value=MISSING),
+    object.__setattr__: lambda k, a, _: stores.write_own(k, object.__setattr__, *a),
+    object.__delattr__: lambda k, a, _: stores.write_own(k, object.__delattr__, *a, value=MISSING),
     object.__getattribute__: lambda k, a, _: lookup.read_own(k, *a),
     object.__init__: lambda k, a, _: None,
     object.__new__: lambda k, a, _: k.observation.fresh(object.__new__(a[0])),

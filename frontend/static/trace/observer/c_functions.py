@@ -27,7 +27,7 @@ from ...computed_numbers import settled
 from ...guards.guard import MISSING, shown
 from ..numpy_nodes import drawn
 from ..observation import FRAMES_PER_CALL
-from . import containers, lookup, operations, texts
+from . import containers, lookup, operations, stores, texts
 from .builtin_functions import BUILTINS, namespace
 from .c_code import GENERATORS, PURE_MODULES, SCALARS, unknown, wrapped
 from .container_methods import CHANGES, holds_numbers, of_container
@@ -213,9 +213,9 @@ def _of_object(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kw
         containers.look(k, x)
         return f(*args)
     if name == "__setattr__":
-        return lookup.write_own(k, f.__objclass__.__setattr__, x, *args)
+        return stores.write_own(k, f.__objclass__.__setattr__, x, *args)
     if name == "__delattr__":
-        return lookup.write_own(k, f.__objclass__.__delattr__, x, args[0], MISSING)
+        return stores.write_own(k, f.__objclass__.__delattr__, x, args[0], MISSING)
     if name == "__getattribute__":
         return (lookup.read if issubclass(type(x), LocalConfig) else lookup.read_own)(k, x, *args)
     if name in _TEXTS:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import builtins
 import functools
 import sys
-import threading
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,6 @@ from ....link.walk import WatchedModule
 from ....parameter import Parameter
 from ....variable import Variable
 from ...arrays import cards
-from ...computed_numbers import settled
 from ...guards.guard import MISSING
 from ..observation import Observation, is_ours
 from . import operations
@@ -147,7 +145,7 @@ def read_own(k: Observer, x: Any, name: str) -> Any:
         _class_of(o, x)
         return x.__class__
     found, cls, passed = _search(kind.__mro__, name)
-    if found is not MISSING and _is_data_descriptor(found):
+    if found is not MISSING and is_data_descriptor(found):
         _note_class(o, found, cls, passed, name)
         if o.is_outside(x):
             _class_of(o, x)
@@ -211,7 +209,7 @@ def entries_in(x: Any) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _is_data_descriptor(found: Any) -> bool:
+def is_data_descriptor(found: Any) -> bool:
     kind = type(found)
     return hasattr(kind, "__set__") or hasattr(kind, "__delete__")
 
@@ -240,7 +238,7 @@ def _of_class(k: Observer, x: type, name: str) -> Any:
         if isinstance(own, types.FunctionType):
             return k.call(own, x, name)
     of_meta = find(k, meta, name)
-    if of_meta is not MISSING and _is_data_descriptor(of_meta):
+    if of_meta is not MISSING and is_data_descriptor(of_meta):
         if type(of_meta) is property:
             return k.call(of_meta.fget, x)
         return getattr(x, name) if name == "__dict__" or not x.__flags__ & _HEAP_TYPE else _native_attribute(
@@ -373,123 +371,6 @@ def _data_of_parameter(o: Observation, x: Parameter) -> None:
 _READERS: tuple[tuple[Any, Callable[[Observer, Any, str], Any]], ...] = (
     (np.ndarray, operations.attribute), ((np.generic, np.dtype), _of_plain), (Variable, _of_variable),
     (types.ModuleType, _of_module), (type, _of_class), ((LocalConfig, GlobalConfig), _of_config))
-
-
-# -- stores and deletions ------------------------------------------------------------------------------------------
-
-
-def write(k: Observer, x: Any, name: str, value: Any) -> None:
-    """Store ``x.name = value``, observed; ``value`` MISSING deletes."""
-    o = k.observation
-    if o.off:
-        _native(x, name, settled(value, name))
-        return
-    deletes = value is MISSING
-    special = "__delattr__" if deletes else "__setattr__"
-    kind = type(x)
-    if cards.reads(o.tape, f"an assignment to the attribute {name}", x):
-        _native(x, name, value)
-        return
-    if issubclass(type(x), np.ndarray):
-        operations.set_attribute(k, x, name, settled(value, name))
-        return
-    if issubclass(type(x), Variable):
-        _write_variable(o, x, name, settled(value, name))
-        return
-    if isinstance(x, (LocalConfig, GlobalConfig)):
-        o.note(f"config.{name} changes inside the static function, which replays cannot repeat; use using_config")
-        _native(x, name, settled(value, name))
-        return
-    if isinstance(x, (types.ModuleType, type)):
-        o.holds(value, functools.partial(_settle, x, name, value))
-        _native(x, name, value)
-        if issubclass(type(x), type):
-            o.stored(x.__dict__, name, value, f"{x.__name__}.{name}", x,
-                     (delattr if deletes else setattr, (x, name)))
-        else:
-            o.stored(x.__dict__, name, value, f"{x.__name__}.{name}")
-        return
-    setter = find(k, kind, special)
-    if isinstance(setter, types.FunctionType) and not is_ours(setter.__module__):
-        k.call(setter, x, name, *(() if deletes else (value,)))
-        return
-    write_own(k, setter, x, name, value)
-
-
-def write_own(k: Observer, setter: Any, x: Any, name: str, value: Any) -> None:
-    """Store with ``setter``, which is that of ``object``, of another class in C or of links."""
-    o = k.observation
-    kind = type(x)
-    deletes = value is MISSING
-    o.holds(value, functools.partial(_settle, x, name, value))
-    if isinstance(x, threading.local):
-        _native(x, name, value)
-        o.stored(x, name, value, f"{kind.__name__}.{name}", None,
-                 (functools.partial(_delete, x, name), ()) if deletes else (setattr, (x, name)))
-        return
-    found = find(k, kind, name)
-    if found is not MISSING and _is_data_descriptor(found):
-        if type(found) is property and not deletes and found.fset is not None:
-            k.call(found.fset, x, value)
-            return
-        setter = find(k, type(found), "__delete__" if deletes else "__set__")
-        if isinstance(setter, types.FunctionType):
-            k.call(setter, found, x, *(() if deletes else (value,)))
-            return
-        value = settled(value, name)
-        _native(x, name, value)
-        o.stored(x, name, value, f"{kind.__name__}.{name}", None,
-                 (functools.partial(_delete, x, name) if deletes else setattr, () if deletes else (x, name)))
-        return
-    entries = entries_in(x)
-    if _is_there(o, entries, name, value):  # as after `self.total += x`
-        setter(x, name, value)
-        return
-    if deletes and entries is not None and o.is_outside(x):
-        o.presence(entries, name, f"{kind.__name__}.{name}")
-    setter(x, name, *(() if deletes else (value,)))
-    if entries is not None and not o.is_fresh(x):
-        if o.is_argument(x):
-            o.stored(x, name, value, f"{kind.__name__}.{name}")
-        else:
-            o.stored(entries, name, value, f"{kind.__name__}.{name}")
-            o.stored_in(x, entries, name)
-
-
-def _is_there(o: Observation, entries: dict[str, Any] | None, name: str, value: Any) -> bool:
-    """Whether an array is stored where it is, and was before the call."""
-    if type(value) is not np.ndarray or entries is None or entries.get(name) is not value or (
-            id(entries), name) in o._stored or not (o.owns(value) or o.tape.is_state(value)):
-        return False
-    place = o.tape.place_of(value)
-    if place is None or place[0] is not entries or place[1] != name:
-        o.entry(entries, name, value, name)
-    return True
-
-
-def _settle(x: Any, name: str, value: Any) -> None:
-    """Put plain numbers into an attribute, if it still has a value that the call has stored."""
-    if vars(x).get(name) is value:
-        _native(x, name, settled(value, name))
-
-
-def _delete(x: Any, name: str) -> None:
-    try:
-        delattr(x, name)
-    except AttributeError:
-        pass
-
-
-def _native(x: Any, name: str, value: Any) -> None:
-    if value is MISSING:
-        delattr(x, name)
-    else:
-        setattr(x, name, value)
-
-
-def _write_variable(o: Observation, x: Any, name: str, value: Any) -> None:
-    _native(x, name, value)
-    o.note(f".{name} of a Variable may be read or stored, which replays would not repeat; do it outside")
 
 
 # -- names ---------------------------------------------------------------------------------------------------------

@@ -20,9 +20,9 @@ from ...guards import guard as guards
 from ...guards.guard import MISSING, is_plain
 from ..net import is_library
 from ..observation import Observation, is_ours
-from . import builtin_functions, calls, containers, counters, lookup, operations, texts
+from . import builtin_functions, calls, containers, lookup, operations, stores, texts
 from .builtin_functions import BINARY, COMPARE, INPLACE, UNARY
-from .counters import Counted
+from .stores import Counted
 
 _SCALARS = frozenset((bool, int, float, complex, str, bytes, type(None)))
 _SPECIAL = {
@@ -107,7 +107,7 @@ class Observer:
 
     def counted_attr(self, x: Any, name: str) -> Any:
         """Read an attribute that an augmented assignment stores next."""
-        found = None if self.observation.off else counters.of_attribute(self, x, name)
+        found = None if self.observation.off else stores.of_attribute(self, x, name)
         return self.attr(x, name) if found is None else found
 
     def set_attr(self, x: Any, name: str, value: Any) -> None:
@@ -116,11 +116,11 @@ class Observer:
             setattr(x, name, value.made)
             self._counted(value)
             return
-        lookup.write(self, x, name, value)
+        stores.write(self, x, name, value)
 
     def del_attr(self, x: Any, name: str) -> None:
         """Delete an attribute."""
-        lookup.write(self, x, name, MISSING)
+        stores.write(self, x, name, MISSING)
 
     def item(self, x: Any, key: Any) -> Any:
         """Read an item."""
@@ -128,13 +128,13 @@ class Observer:
 
     def counted_item(self, x: Any, key: Any) -> Any:
         """Read an item that an augmented assignment stores next."""
-        found = None if self.observation.off else counters.of_item(self, x, key)
+        found = None if self.observation.off else stores.of_item(self, x, key)
         return self.item(x, key) if found is None else found
 
     def _counted(self, c: Counted) -> None:
         """Take note of an addition to a number in an entry."""
         if not self.observation.off:
-            self.observation.counted(c.holder, c.key, c.value, counters.count, c.operation, c.operand, c.what)
+            self.observation.additions.note(c.holder, c.key, c.value, c.operation, c.operand, c.what)
 
     def set_item(self, x: Any, key: Any, value: Any) -> None:
         """Store an item."""
@@ -179,7 +179,7 @@ class Observer:
     def inplace(self, op: str, a: Any, b: Any) -> Any:
         """Apply a binary operator in place, where the operand has such a one."""
         if type(a) is Counted:
-            return counters.applied(self, op, a, b)
+            return stores.applied(self, op, INPLACE[op], a, b)
         if self.observation.off or type(a) in _SCALARS and type(b) in _SCALARS:
             return INPLACE[op](plain(a), plain(b))
         if cards.reads(self.observation.tape, f"the operator {op}=", a, b):

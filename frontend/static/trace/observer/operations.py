@@ -24,6 +24,7 @@ from ...computed_numbers import ComputedNumber, numbers_in, plain, settled
 from ...guards.guard import MISSING
 from ...trees import array_of
 from .. import numpy_nodes
+from ..effects import refilled
 from ..numpy_nodes import by_python
 from .c_code import unknown, wrapped
 
@@ -196,7 +197,7 @@ def _write(k: Observer, operation: _Operation, known: Any) -> Any:
         read_elements(k, known, operation.name)
     result = operation()
     if value is not None and is_outside:
-        o.refilled(owner(array), value)
+        refilled(o, owner(array), value)
         o.tape.contents.take(owner(array))
     return result
 
@@ -435,7 +436,8 @@ def method(k: Observer, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[s
 
     written = (x,) if name in _IN_PLACE or name == "byteswap" and (args or kwargs) else tuple(
         [y for y in (kwargs.get("out"),) if y is not None])
-    record = (lambda: numpy_calls.of_method(tape, name, x, args, kwargs)) if name in numpy_calls.METHODS or name == "dot" else None
+    is_known = name in numpy_calls.METHODS or name == "dot"
+    record = (lambda: numpy_calls.of_method(tape, name, x, args, kwargs)) if is_known else None
     label = f".{name}" if not name.startswith("__") else f"{name}()"
     return _apply(k, _Operation(label, _Method(name), (x, *args), kwargs, record, written, name in _VIEWS))
 
