@@ -87,6 +87,22 @@ def by_python(tape: Tape, name: str, fn: Callable[..., Any], args: tuple[Any, ..
     return result
 
 
+def picked(tape: Tape, array: Any, mask: Any) -> Any:
+    """Return ``array[mask]``, which is recorded when it is needed; None if the two have no values."""
+    source, chosen = _value(tape, array), _value(tape, mask)
+    if tape.fault is not None or tape.observation is None or source is None or chosen is None:
+        return None
+    result = array[mask]
+    spec = flatten(((array, mask), {}), [])
+
+    def record() -> None:
+        tape.append(_op("__getitem__()"), (source, chosen), (result,), {
+            "fn": operator.getitem, "spec": spec, "name": "__getitem__()", "errors": {}})
+        tape.written.made(result)
+    tape.picked.take(result, array, source, chosen, record)
+    return result
+
+
 def as_number(tape: Tape, name: str, number: Any, array: Any) -> Any:
     """Return the number that an array without axes is, as one that the trace follows; replays compare truth values."""
     if not isinstance(number, KINDS) or isinstance(number, int):  # of which code in C reads the value without a call

@@ -28,6 +28,7 @@ from ..arrays.captured import outside_value, owner
 from ..arrays.constants import Constants
 from ..arrays.detached import Detached
 from ..arrays.overlap import Spans, has_address
+from ..arrays.picked import Picked
 from ..arrays.written import Written
 from ..computed_numbers import Reader, numbers_in, settled
 from ..errors import Fault
@@ -59,7 +60,7 @@ class Tape:
         self._where: str | None = None
         self._values: dict[int, Value] = {}
         self._keep: list[Any] = []
-        self.constants, self.written = Constants(), Written()
+        self.constants, self.written, self.picked = Constants(), Written(), Picked()
         self._results: dict[int, Any] = {}  # weak references to results of functions, by identity
         self.keeps_results = False
         self.computed = Detached()
@@ -335,14 +336,16 @@ class Tape:
 
     def known(self, array: Any) -> Value | None:
         """Return the value of ``array``, if any."""
+        self.picked.settle(array)
         return self._values.get(id(array))
 
     def knows_elements(self, array: Any) -> bool:
         """Whether ``array`` is an argument, or has been computed from arguments by recorded functions."""
-        return id(array) in self._values and id(array) not in self._taken
+        return self.known(array) is not None and id(array) not in self._taken
 
     def is_value(self, array: Any) -> bool:
         """Whether an array is an argument, was computed of arguments, or is bound by replays."""
+        self.picked.settle(array)
         key, others = id(array), (self.outside, self._states, self._taken, self._promised)
         return array in self.written or key in self._values and array not in self.constants and not any(
             key in known for known in others)
@@ -430,7 +433,7 @@ class Tape:
         if (value := self.constants.value(self, array)) is not None:
             return value
         self.written.read(self, array, label)
-        value = self._values.get(id(array))
+        value = self.known(array)
         slot = None if self.observation is None else self.observation.state(variable)
         if slot is not None and id(variable) not in self.carried:
             return self._carry(variable, slot, label, value)

@@ -195,6 +195,8 @@ def write(k: Observer, x: Any, key: Any, value: Any) -> None:
         _native(x, key, value)
     elif issubclass(kind, np.ndarray):
         operations.set_item(k, x, key, value)
+    elif type(value) is np.ndarray and o.is_outside(x) and o.owns(value) and _has(x, key, value):
+        read(k, x, key)  # as after `x[key] += 1`
     elif kind in (dict, collections.OrderedDict, collections.defaultdict, collections.Counter):
         if deletes:
             o.presence(x, key, f"item {shown(key)} of {name_of(x)}")
@@ -235,6 +237,13 @@ def settle(x: Any) -> None:
         plain = settled(value, "a container")
         if plain is not value:
             x[key] = plain
+
+
+def _has(x: Any, key: Any, value: Any) -> bool:
+    """Whether an object is an item of a list or a dictionary already."""
+    if type(x) is list:
+        return type(key) is int and -len(x) <= key < len(x) and x[key] is value
+    return type(x) is dict and type(key) in (int, str) and x.get(key) is value
 
 
 def discard_item(holder: Any, key: Any) -> None:

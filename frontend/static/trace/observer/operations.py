@@ -19,6 +19,7 @@ import numpy as np
 from ....variable import Variable
 from ...arrays import numpy_calls
 from ...arrays.captured import owner
+from ...arrays.picked import copied, is_mask
 from ...arrays.written import with_item
 from ...computed_numbers import ComputedNumber, numbers_in, plain, settled
 from ...guards.guard import MISSING
@@ -186,15 +187,12 @@ def _apply(k: Observer, operation: _Operation, fn: Callable[..., Any] | None = N
 
 def _write(k: Observer, operation: _Operation, known: Any) -> Any:
     """Do an operation that writes to an array; ``known`` is a value among its operands, if there is one."""
-    o, array = k.observation, operation.written[0]
+    o, array, value = k.observation, operation.written[0], None
     is_outside = _is_outside(k, array)
-    value = None
     if o.tape.fault is None and len(operation.written) == 1:
         value = o.tape.written.write(o.tape, array, functools.partial(_rewrite, k, operation))
-    if value is None and is_outside:
-        _refuse_write(k, array, operation.name)
-    elif value is None and known is not None:
-        read_elements(k, known, operation.name)
+    if value is None and (is_outside or known is not None):
+        _refuse_write(k, array, operation.name) if is_outside else read_elements(k, known, operation.name)
     result = operation()
     if value is not None and is_outside:
         refilled(o, owner(array), value)
@@ -205,9 +203,10 @@ def _write(k: Observer, operation: _Operation, known: Any) -> Any:
 def _rewrite(k: Observer, operation: _Operation, before: Any) -> Any:
     """Return the value after an operation of an array that it writes to, whose elements are those of ``before``."""
     found = None if operation.rewrite is None else operation.rewrite(before)
-    position = next((i for i, x in enumerate(operation.args) if x is operation.written[0]), None)
-    if found is not None or position is None:
+    places = [i for i, x in enumerate(operation.args) if x is operation.written[0]]
+    if found is not None or len(places) != 1 or "out" in operation.kwargs:  # else it would be written to twice
         return found
+    position = places[0]
     args = (*operation.args[:position], before, *operation.args[position + 1:])
     fn = _Writing(operation.fn, position)
     return by_python(k.observation.tape, operation.name, fn, args, operation.kwargs, fn(*args, **operation.kwargs))
@@ -238,17 +237,17 @@ def of_numbers(k: Observer, native: Callable[..., Any], *operands: Any) -> Any:
     return numpy_nodes.of_numbers(k.observation.tape, native, operands, on_arrays)
 
 
-def _plain(tree: Any, name: str) -> Any:
-    """Return arguments with arrays in place of floats of NumPy's that are computed, and plain numbers for others."""
+def _plain(tree: Any, name: str, kinds: Any = np.floating) -> Any:
+    """Return arguments with arrays in place of computed numbers of NumPy's ``kinds``, and plain numbers for others."""
     if isinstance(tree, ComputedNumber):
-        return tree.kusari_array if issubclass(tree.kusari_kind, np.floating) else settled(tree, name)
+        return tree.kusari_array if issubclass(tree.kusari_kind, kinds) else settled(tree, name)
     if not numbers_in(tree):
         return tree
     if isinstance(tree, slice):
         return slice(*[_plain(x, name) for x in (tree.start, tree.stop, tree.step)])
     if isinstance(tree, dict):
-        return {key: _plain(x, name) for key, x in tree.items()}
-    return type(tree)([_plain(x, name) for x in tree])
+        return {key: _plain(x, name, kinds) for key, x in tree.items()}
+    return type(tree)([_plain(x, name, kinds) for x in tree])
 
 
 def _is_refused(k: Observer, what: str, arrays: list[Any], written: list[Any]) -> bool:
@@ -405,12 +404,22 @@ def set_attribute(k: Observer, x: Any, name: str, value: Any) -> None:
 
 def item(k: Observer, x: Any, key: Any) -> Any:
     """Read an item or a part of an array."""
+    tape = k.observation.tape
+    if is_mask(key) and not k.observation.off and (tape.is_value(x) or tape.is_value(key)) and (
+            found := numpy_nodes.picked(tape, x, key)) is not None:
+        return found
     return method(k, x, "__getitem__", (key,), {})
 
 
 def set_item(k: Observer, x: Any, key: Any, value: Any) -> None:
     """Store an item or a part of an array."""
-    tape, key, value = k.observation.tape, _plain(key, "__setitem__()"), _plain(value, "__setitem__()")
+    tape, value = k.observation.tape, _plain(value, "__setitem__()")
+    key = _plain(key, "__setitem__()", np.integer)
+    source = tape.picked.source(tape, key, value) if is_mask(key) and not k.observation.off else None
+    if source is not None:
+        _apply(k, _Operation("__setitem__()", operator.setitem, (x, key, value), written=(x,),
+                             rewrite=lambda y: copied(tape, y, key, source)), operands=(x, key, source))
+        return
     _apply(k, _Operation("__setitem__()", operator.setitem, (x, key, value), written=(x,),
                          rewrite=lambda y: with_item(tape, y, key, value)))
 
@@ -433,7 +442,6 @@ def method(k: Observer, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[s
     tape, args, kwargs = k.observation.tape, _plain(args, f".{name}"), _plain(kwargs, f".{name}")
     if name == "__len__":
         return len(x)
-
     written = (x,) if name in _IN_PLACE or name == "byteswap" and (args or kwargs) else tuple(
         [y for y in (kwargs.get("out"),) if y is not None])
     is_known = name in numpy_calls.METHODS or name == "dot"
@@ -472,8 +480,8 @@ def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
         args = (array_of(args[0]), *args[1:])
         return _apply(k, _Operation(f"numpy.{name}", fn, args, kwargs), operands=(args[1:], kwargs))
     out = kwargs.get("out")
-    written = (*(out if isinstance(out, tuple) else (out,)), *(args[:1] if known in _WRITING else ()))
-    written = tuple([x for x in written if x is not None])
+    by_place = args[:1] if known in _WRITING else args[f.nin:] if isinstance(f, np.ufunc) else ()
+    written = tuple([x for x in (*(out if isinstance(out, tuple) else (out,)), *by_place) if x is not None])
 
     def record() -> Any:
         if isinstance(f, np.ufunc):
