@@ -68,12 +68,12 @@ if TYPE_CHECKING:
     from .link import Chain, ChainList, Link
     from .link_hook import LinkHook
     from .optimizer import GradientMethod, Optimizer, UpdateRule
+    from .profiling.profile import profile
     from .reporter import DictSummary, Reporter, Summary, get_current_reporter, report, report_scope
     from .runtime_info import print_runtime_info
     from .sequential import Sequential
     from .serializer import AbstractSerializer, Deserializer, Serializer
     from .static import static_code, static_graph
-    from .static.verify.profile import profile
 
 __version__ = "0.1.0"
 environment.check()
@@ -105,7 +105,7 @@ _LAZY = {
     "get_current_reporter": "reporter",
     "kl_divergence": "distribution",
     "print_runtime_info": "runtime_info",
-    "profile": "static.verify.profile",
+    "profile": "profiling.profile",
     "register_kl": "distribution",
     "report": "reporter",
     "report_scope": "reporter",

@@ -11,6 +11,7 @@ from typing import Any
 import numpy
 
 from . import tape as _tape
+from . import variable as _variable
 from .backend import get_array_module
 from .backends import cuda
 from .backends.chainerx import is_chainerx_array
@@ -440,3 +441,6 @@ def _add_stack(error: Exception, stack: Any) -> None:
     text = f"\n{'-' * 80}\nStacktrace of the function is below:\n{shown}"
     if error.args and isinstance(error.args[0], str) and "Stacktrace of the function" not in error.args[0]:
         error.args = (error.args[0] + text, *error.args[1:])
+
+
+_variable.backward_of = backward_of

@@ -9,6 +9,7 @@ from typing import Any
 import numpy
 
 from . import tape as _tape
+from .backends import chainerx as _chainerx
 from .backends import cuda
 from .backends.chainerx import is_chainerx_array
 from .callsite import user_location
@@ -162,15 +163,21 @@ class FunctionNode:
             inputs = tuple([as_variable(x) for x in inputs])
         elif type(inputs) is not tuple:
             inputs = tuple(inputs)
-        arrays = tuple([x._array if isinstance(x, Variable) else x for x in inputs])
-        device = None
-        for array in arrays:
-            if type(array) is not _ndarray:
-                if self._check_arrays(inputs, arrays):
-                    from .chainerx.variables import applied
-                    return applied(self, inputs)
-                device = cuda.away(arrays)
-                break
+        found: list[Any] = []
+        requires_grad, plain, device = False, True, None
+        for x in inputs:
+            if isinstance(x, Variable):
+                if x._requires_grad:
+                    requires_grad = True
+                x = x._array
+            if type(x) is not _ndarray:
+                plain = False
+            found.append(x)
+        arrays = tuple(found)
+        if not plain:
+            if self._check_arrays(inputs, arrays):
+                return _chainerx.variables.applied(self, inputs)
+            device = cuda.away(arrays)
 
         debug = config.debug
         if debug:
@@ -208,16 +215,15 @@ class FunctionNode:
             cuda.expect_success(outputs, self.label)
             self._check_nan(outputs)
 
-        requires_grad = False
-        for x in inputs:
-            if isinstance(x, Variable) and x._requires_grad:
-                requires_grad = True
-                break
+        made: list[Variable] = []
+        plain = True
         for array in outputs:
             if type(array) is not _ndarray:
-                self._check_outputs(outputs)
-                break
-        variables = tuple([output_variable(array, requires_grad) for array in outputs])
+                plain = False
+            made.append(output_variable(array, requires_grad))
+        if not plain:
+            self._check_outputs(outputs)
+        variables = tuple(made)
         if config.enable_backprop:
             self._connect(inputs, arrays, variables)
         if tape is not None:
@@ -468,16 +474,14 @@ def plain(variable: Variable) -> Variable:
     """Return a Variable of a ChainerX array as one of the array behind it, and any other as it is."""
     if type(variable._array) is _ndarray or not is_chainerx_array(variable._array):
         return variable
-    from .chainerx.variables import carrier_of
-    return carrier_of(variable)
+    return _chainerx.variables.carrier_of(variable)
 
 
 def shown(gradient: Variable | None, x: Variable) -> Variable | None:
     """Return the gradient of a Variable as one of an array like its own: ChainerX's, if it has one."""
     if gradient is None or type(x._array) is _ndarray or not is_chainerx_array(x._array):
         return gradient
-    from .chainerx.variables import shown_on
-    return shown_on(gradient, x._array.device)
+    return _chainerx.variables.shown_on(gradient, x._array.device)
 
 
 def select_gradients(function: FunctionNode, targets: tuple[int, ...], gxs: Any) -> tuple[Any, ...]:

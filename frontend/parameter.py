@@ -8,6 +8,7 @@ import numpy
 
 from . import backend, initializers
 from . import tape as _tape
+from . import variable as _variable
 from .dtypes import get_dtype
 from .epochs import Arrays
 from .errors import UninitializedParameterError
@@ -260,3 +261,6 @@ def _as_initializer(initializer: Any) -> Any:
     if numpy.isscalar(initializer) or is_array(initializer):
         return initializers.Constant(initializer)
     return initializer
+
+
+_variable.Parameter = Parameter

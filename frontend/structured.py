@@ -49,15 +49,21 @@ class Structured(FunctionNode):
         formula = self._formula = self.formula(inputs)
         if config.enable_backprop:
             self._input_indexes_to_retain, self._output_indexes_to_retain = formula.retained
-        on_card = False
         for x in inputs:
             if type(x) is not _ndarray:
-                if hasattr(x, "instead"):  # only types matter
-                    return tuple([x.instead(v.shape, v.tensor.dtype) for v in formula.outputs])
-                on_card = on_card or not isinstance(x, _ndarray)
+                return self._forward_of_others(inputs, formula)
+        return formula.compute(*inputs) if self.evaluate is None else self.evaluate(inputs)
+
+    def _forward_of_others(self, inputs: tuple[Any, ...], formula: Formula) -> tuple[Any, ...]:
+        """The outputs for arrays of which some are a card's, of a subclass of NumPy's, or stand for a type."""
+        for x in inputs:
+            if hasattr(x, "instead"):  # only types matter
+                return tuple([x.instead(v.shape, v.tensor.dtype) for v in formula.outputs])
         if self.evaluate is not None:
             return self.evaluate(inputs)
-        return formula.compute_on(backend.get_array_module(*inputs), inputs) if on_card else formula.compute(*inputs)
+        if all([isinstance(x, _ndarray) for x in inputs]):
+            return formula.compute(*inputs)
+        return formula.compute_on(backend.get_array_module(*inputs), inputs)
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         formula = self._formula or self.formula(self.inputs)
@@ -78,7 +84,8 @@ class Structured(FunctionNode):
         for n in names:
             key.append(own[n])
         for x in inputs:
-            key += (x.shape, x.dtype)
+            key.append(x.shape)
+            key.append(x.dtype)
         found = _formulas.get(known := tuple(key))
         if found is None:
             if len(_formulas) >= MOST_FORMULAS:

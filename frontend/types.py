@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy
 
-from .backends import cuda
+from .backends import chainerx, cuda
 from .backends.chainerx import is_chainerx_array
 
 
@@ -17,8 +17,7 @@ def get_cpu_array_types() -> tuple[type, ...]:
 
 def get_array_types() -> tuple[type, ...]:
     """Return all array classes that can be used here."""
-    from .chainerx import ndarray
-
+    ndarray = chainerx.loaded().ndarray
     return (numpy.ndarray, cuda.ndarray, ndarray) if cuda.available else (numpy.ndarray, ndarray)
 
 

@@ -25,6 +25,12 @@ from .variable_text import VariableText
 
 __all__ = ["Variable", "VariableNode", "as_array", "as_variable"]
 
+# Set by the modules that build on this one: the backward engine, the module kusari.functions, and the class of which
+# Chainer's programs know that it is here.
+backward_of: Any = None
+functions: Any = None
+Parameter: Any = None
+
 _ONE_ELEMENT = "Treating a variable of one element as a scalar in Variable.backward is deprecated. Use F.squeeze first."
 _UNCOMPARABLE = "Variables do not support {} operator. You could use `array` attribute instead."
 
@@ -392,23 +398,19 @@ class Variable(VariableText, VariableDevices, Operators):
         plain = not (retain_grad or enable_double_backprop or loss_scale or tape.own_hooks() or config.debug)
         if plain and function is not None and function.backward_from is not None and function.backward_from(self):
             return
-        from .backprop import backward_of
-
         backward_of(self, retain_grad, enable_double_backprop, loss_scale)
 
     # Shapes
 
     def reshape(self, *shape: Any) -> Variable:
         """Return a variable of another shape with the same elements, see `kusari.functions.reshape`."""
-        from .functions import reshape
-        return reshape(self, shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
+        return functions.reshape(self, shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
 
     def transpose(self, *axes: Any) -> Variable:
         """Return a variable with permuted axes, see `kusari.functions.transpose`."""
-        from .functions import transpose
         if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))):
-            return transpose(self, None if axes[0] is None else tuple(axes[0]))
-        return transpose(self, axes or None)
+            return functions.transpose(self, None if axes[0] is None else tuple(axes[0]))
+        return functions.transpose(self, axes or None)
 
     @property
     def T(self) -> Variable:
@@ -417,8 +419,7 @@ class Variable(VariableText, VariableDevices, Operators):
 
     def mean(self, axis: Any = None, *, weights: Any = None, keepdims: bool = False) -> Variable:
         """Return the (weighted) average over axes, see `kusari.functions.average`."""
-        from .functions import average
-        return average(self, axis, weights, keepdims)
+        return functions.average(self, axis, weights, keepdims)
 
     # Copying
 
@@ -475,10 +476,3 @@ def as_variable(obj: Any) -> Variable:
 def as_array(obj: Any) -> Any:
     """Return the array of a variable, and anything else as it is."""
     return obj.array if isinstance(obj, Variable) else obj
-
-
-def __getattr__(name: str) -> Any:
-    if name == "Parameter":  # Chainer has it in this module; the subclass stands in a file of its own
-        from .parameter import Parameter
-        return Parameter
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

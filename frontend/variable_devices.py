@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from . import backend
+from .backends import chainerx as _chainerx
 from .backends import cuda
 from .backends.chainerx import is_chainerx_array
 from .errors import DeviceError
@@ -66,13 +67,11 @@ class VariableDevices:
             return None
         if not is_chainerx_array(self._array):
             raise ValueError("chx_array is there for arrays of ChainerX; call to_chx() first")
-        from .chainerx.variables import connected
-        return connected(cast("Variable", self))
+        return _chainerx.variables.connected(self)
 
     def _join(self, array: Any) -> None:
         """Take the place that an array of ChainerX has in its graph."""
-        from .chainerx.variables import join
-        join(cast("Variable", self), array)
+        _chainerx.variables.join(self, array)
 
     def as_layout(self, layout: Any) -> Variable:
         """Return the variable: its elements have one order, whatever layout of cuDNN's is asked for."""

@@ -18,6 +18,7 @@ from .fused import structure as structure
 from .graph import Graph as Graph
 from .graph import Node as Node
 from .graph import Value as Value
+from .graph import behind as behind
 from .graph import copied as copied
 from .interpret import interpret as interpret
 from .op import Op as Op

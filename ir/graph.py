@@ -64,18 +64,35 @@ class Node:
         """Whether the node must stay, in order with other nodes with effects."""
         return self.op.has_effect
 
+    def on(self, new: Mapping[Value, Value]) -> Node:
+        """Return this node with operands replaced by those of ``new``; the same object if none of them is there."""
+        inputs = tuple([new.get(v, v) for v in self.inputs])
+        return self if inputs == self.inputs else Node(self.op, inputs, self.outputs, self.attrs, self.where)
+
     def __repr__(self) -> str:
         return f"<{self.op.name} at {self.where or '?'}>"
 
 
-def copied(nodes: Iterable[Node], new: dict[Value, Value]) -> list[Node]:
-    """Return ``nodes`` with operands replaced by ``new``, which also receives their results."""
+def copied(nodes: Iterable[Node], new: dict[Value, Value], where: str | None = None) -> list[Node]:
+    """Return ``nodes``, at another place if ``where`` is given, on operands ``new``, which also receives their results.
+    """
     made: list[Node] = []
     for n in nodes:
         outputs = tuple([Value(v.type, v.hint) for v in n.outputs])
-        made.append(Node(n.op, tuple([new[v] for v in n.inputs]), outputs, n.attrs, n.where))
+        place = n.where if where is None else where
+        made.append(Node(n.op, tuple([new[v] for v in n.inputs]), outputs, n.attrs, place))
         new.update(zip(n.outputs, outputs, strict=True))
     return made
+
+
+def behind(nodes: Sequence[Node], values: Iterable[Value]) -> list[Node]:
+    """Return those of some nodes, in their order, that ``values`` are computed by."""
+    needed, found = set(values), list[Node]()
+    for node in reversed(nodes):
+        if any(v in needed for v in node.outputs):
+            found.append(node)
+            needed.update(node.inputs)
+    return found[::-1]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,6 @@
 """The result of code generation: kernels, and a table of instructions that launch them."""
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -146,6 +145,7 @@ class Kernel:
 
 
 def _digest(*parts: str) -> str:
+    import hashlib  # with OpenSSL, which define-by-run does not need
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

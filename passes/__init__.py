@@ -1,6 +1,8 @@
 """Graph in, graph out; and the memory plan at the end."""
 from .check_plan import PlanError as PlanError
 from .check_plan import check_plan as check_plan
+from .cut import Cut as Cut
+from .cut import Recomputed as Recomputed
 from .keep import Kept as Kept
 from .keep import choose_kept as choose_kept
 from .lower import LowerError as LowerError
@@ -17,9 +19,6 @@ from .pipeline import observer_from_environment as observer_from_environment
 from .pipeline import run_pipeline as run_pipeline
 from .pipeline import switched_off as switched_off
 from .recompute import Account as Account
-from .recompute import Recomputed as Recomputed
-from .recompute import from_kept as from_kept
-from .recompute import keeping as keeping
 from .recompute import limit as limit
 from .recompute import recompute as recompute
 from .recompute import search as search

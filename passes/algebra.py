@@ -1,6 +1,7 @@
 """Identities of tensors: each rule is one, written in its docstring, and stands in ``TENSOR_RULES`` under its op."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -14,15 +15,16 @@ from .tidy import FOLD_ELEMENTS
 Values = tuple[Value, ...] | None
 
 
-def reshape_to_itself(b: Site, node: Node) -> Values:
-    """``reshape(x, x.shape) = x``"""
-    return node.inputs if node.inputs[0].type == node.output.type else None
+def all_of_it(b: Site, node: Node) -> Values:
+    """``reshape(x, x.shape) = broadcast_to(x, x.shape) = x[:] = x``"""
+    same = node.inputs[0].type == node.output.type and all(s == 1 for s in node.attrs.get("steps", ()))
+    return node.inputs if same else None
 
 
-def reshape_of_reshape(b: Site, node: Node) -> Values:
-    """``reshape(reshape(x, s), t) = reshape(x, t)``"""
-    inner = b.producer(node.inputs[0], "reshape")
-    return (b.reshape(inner.inputs[0], node.output.shape),) if inner else None
+def twice_the_same(b: Site, node: Node) -> Values:
+    """``reshape(reshape(x, s), t) = reshape(x, t)``, and so for ``broadcast_to``"""
+    inner = b.producer(node.inputs[0], node.op.name)
+    return (b.one(node.op.name, *inner.inputs, **node.attrs),) if inner else None
 
 
 def reshape_of_part(b: Site, node: Node) -> Values:
@@ -67,17 +69,6 @@ def product_of_transpose(b: Site, node: Node) -> Values:
     return None if tuple(inputs) == node.inputs else (b.matmul(inputs[0], inputs[1], flags[0], flags[1]),)
 
 
-def broadcast_to_itself(b: Site, node: Node) -> Values:
-    """``broadcast_to(x, x.shape) = x``"""
-    return node.inputs if node.inputs[0].type == node.output.type else None
-
-
-def broadcast_of_broadcast(b: Site, node: Node) -> Values:
-    """``broadcast_to(broadcast_to(x, s), t) = broadcast_to(x, t)``"""
-    inner = b.producer(node.inputs[0], "broadcast_to")
-    return (b.broadcast_to(inner.inputs[0], node.output.shape),) if inner else None
-
-
 def broadcast_as_reshape(b: Site, node: Node) -> Values:
     """``broadcast_to(x, s) = reshape(x, s)`` when only axes of extent 1 are added"""
     if node.inputs[0].tensor.size != node.output.tensor.size:
@@ -94,24 +85,21 @@ def map_of_broadcast(b: Site, node: Node) -> Values:
     return (b.broadcast_to(b.map(node.attrs["expr"], *inputs), node.output.shape),)
 
 
-def map_of_itself(b: Site, node: Node) -> Values:
-    """``f(x, x)`` reads ``x`` once"""
-    distinct = list(dict.fromkeys(node.inputs))
-    if len(distinct) == len(node.inputs):
+def map_of_distinct(b: Site, node: Node) -> Values:
+    """``f(x, x, y) = g(x)`` when ``f`` does not read ``y`` and the shape does not depend on it"""
+    used = {node.inputs[i] for i in used_args(node.attrs["expr"])}
+    every = dict.fromkeys(node.inputs)
+    kept = [v for v in every if v in used]
+    if not kept or np.broadcast_shapes(*(v.shape for v in kept)) != node.output.shape:
+        kept = list(every)
+    if len(kept) == len(node.inputs):
         return None
-    return (b.map(substitute(node.attrs["expr"], [Arg(distinct.index(v)) for v in node.inputs]), *distinct),)
+    return (b.map(on_operands(node.attrs["expr"], node.inputs, kept), *kept),)
 
 
-def map_without_unused(b: Site, node: Node) -> Values:
-    """``f(x, y) = f(x)`` when ``f`` does not read ``y`` and the shape does not depend on it"""
-    used = used_args(node.attrs["expr"])
-    if len(used) == len(node.inputs) or not used:
-        return None
-    kept = [node.inputs[i] for i in used]
-    if np.broadcast_shapes(*(v.shape for v in kept)) != node.output.shape:
-        return None
-    args: list[Expr] = [Arg(used.index(i)) if i in used else Arg(0) for i in range(len(node.inputs))]
-    return (b.map(substitute(node.attrs["expr"], args), *kept),)
+def on_operands(expr: Expr, before: Sequence[Value], after: Sequence[Value]) -> Expr:
+    """Return ``expr`` of the operands ``before`` as one of those ``after``, among which are all that it reads."""
+    return substitute(expr, [Arg(after.index(v) if v in after else 0) for v in before])
 
 
 def full_of_constant(b: Site, node: Node) -> Values:
@@ -209,12 +197,6 @@ def reduce_of_broadcast(b: Site, node: Node) -> Values:
     return (y,)
 
 
-def slice_of_everything(b: Site, node: Node) -> Values:
-    """``x[:] = x``"""
-    same = node.inputs[0].type == node.output.type and all(s == 1 for s in node.attrs["steps"])
-    return node.inputs if same else None
-
-
 def slice_of_slice(b: Site, node: Node) -> Values:
     """``x[a:b:s][c:d:t] = x[a + c s:…:s t]``"""
     x = node.inputs[0]
@@ -253,16 +235,15 @@ def matmul_is_2d(b: Site, node: Node) -> Values:
 
 
 TENSOR_RULES: dict[str, tuple[Rule, ...]] = {
-    "reshape": (reshape_to_itself, reshape_of_reshape, reshape_of_part),
+    "reshape": (all_of_it, twice_the_same, reshape_of_part),
     "transpose": (transpose_as_reshape, transpose_of_transpose),
-    "broadcast_to": (broadcast_to_itself, broadcast_as_reshape, broadcast_of_broadcast),
-    "map": (map_of_itself, simpler_map, map_without_unused, map_of_constants, map_identity,
-            map_of_broadcast, map_of_constant),
+    "broadcast_to": (all_of_it, broadcast_as_reshape, twice_the_same),
+    "map": (map_of_distinct, simpler_map, map_of_constants, map_identity, map_of_broadcast, map_of_constant),
     "full": (full_of_constant,),
     "reduce": (reduce_of_ones, reduce_of_reduce, reduce_of_broadcast),
     "matmul": (product_of_transpose, matmul_is_2d),
-    "slice": (slice_of_everything, slice_of_slice, slice_of_rows),
-    "pad_slice": (slice_of_everything,),
+    "slice": (all_of_it, slice_of_slice, slice_of_rows),
+    "pad_slice": (all_of_it,),
     "concat": (concat_of_one,),
 }
 

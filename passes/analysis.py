@@ -1,36 +1,46 @@
 """Analysis of a graph: definitions and uses, versions of state, slices of rows, and trees of sums."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from kusari.ir import Arg, Builder, Call, Expr, Graph, Node, Value, walk
+from kusari.ir import Arg, Builder, Call, Expr, Graph, Node, Value, fold
 
 from .order import Versions, written_values
 
 
-class Analysis:
-    """Definitions, uses and versions of values; ``parts`` maps slices of rows to (whole, start, stop)."""
+class Uses:
+    """Definitions and uses of values: ``made`` has the index of each value's node, ``users`` those of its readers."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+        self.graph, self.nodes = graph, graph.nodes
         self.made = {v: i for i, n in enumerate(graph.nodes) for v in n.outputs}
-        self.readers: dict[Value, list[int]] = {}
+        self.users: dict[Value, list[int]] = {}
         for i, n in enumerate(graph.nodes):
             for v in dict.fromkeys(n.inputs):
-                self.readers.setdefault(v, []).append(i)
+                self.users.setdefault(v, []).append(i)
+        self.outputs = set(graph.outputs)
+        self.written = written_values(graph)
+
+
+class Analysis(Uses):
+    """Versions of values as well; ``parts`` maps slices of rows to (whole, start, stop)."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
         # The position of a value's definition, or its number among the sources: terms are in order of time.
         sources = list(graph.sources())
         self.place = {v: i - len(sources) for i, v in enumerate(sources)}
         self.place.update(self.made)
-        self.outputs = set(graph.outputs)
-        self.written = written_values(graph)
         self.versions = Versions(graph)
         self.parts: dict[Value, tuple[Value, int, int]] = {
             n.output: (n.inputs[0], n.attrs["start"], n.attrs["stop"]) for n in graph.nodes if n.op.name == "part"}
 
     def only_reader(self, v: Value) -> int:
         """The only node that reads ``v``, if ``v`` is no output; else -1."""
-        found = self.readers.get(v, ())
+        found = self.users.get(v, ())
         return found[0] if len(found) == 1 and v not in self.outputs else -1
 
     def partner(self, node: Node) -> Value | None:
@@ -38,8 +48,8 @@ class Analysis:
         first, *rest = node.inputs
         if rest:
             return rest[0] if node.op.name == "matmul" else first
-        for i in self.readers[first]:
-            reader = self.graph.nodes[i]
+        for i in self.users[first]:
+            reader = self.nodes[i]
             if reader.op.name == "matmul" and reader.attrs["transa"] and reader.inputs[0] is first:
                 return reader.inputs[1]
         return None
@@ -55,25 +65,24 @@ class Analysis:
         return b.concat(values, 0)
 
 
-def _adds(expr: Expr) -> tuple[int, ...]:
-    """The operands that an expression adds up, each once; empty when it is no such sum."""
-    calls = [e for e in walk(expr) if isinstance(e, Call)]
-    if not calls or any(e.fn != "add" or len(e.args) != 2 for e in calls):
-        return ()
-    args = [a.index for e in calls for a in e.args if isinstance(a, Arg)]
-    inner = sum(isinstance(a, Call) for e in calls for a in e.args)
-    return tuple(args) if len(args) == len(set(args)) == len(calls) + 1 and inner == len(calls) - 1 else ()
+def only_assigned(users: Sequence[Node]) -> bool:
+    """Whether a value that has these readers only becomes some state."""
+    return bool(users) and all(user.op.name == "assign" for user in users)
 
 
 def is_sum(node: Node) -> bool:
-    """Whether a node only adds up values of one type."""
-    return node.op.name == "map" and bool(_adds(node.attrs["expr"])) and all(
-        v.type == node.output.type for v in node.inputs)
+    """Whether a node only adds up values of one type, each once."""
+    if node.op.name != "map" or any(v.type != node.output.type for v in node.inputs):
+        return False
+    expr: Expr = node.attrs["expr"]
+    terms: set[Any] = fold(expr, lambda e: {e if isinstance(e, Arg) else None}, lambda fn, xs: (
+        xs[0] | xs[1] if fn == "add" and len(xs) == 2 and xs[0].isdisjoint(xs[1]) else {None}))
+    return isinstance(expr, Call) and None not in terms
 
 
 def sum_tree(analysis: Analysis, root: int) -> tuple[set[int], list[Value]]:
     """The sums inside a sum that have no other reader, and all the terms added up, in order."""
-    nodes = analysis.graph.nodes
+    nodes = analysis.nodes
     inner: set[int] = set()
     leaves: list[Value] = []
     values = list(reversed(nodes[root].inputs))
@@ -88,32 +97,38 @@ def sum_tree(analysis: Analysis, root: int) -> tuple[set[int], list[Value]]:
     return inner, leaves
 
 
-SumRewrite = Callable[[Analysis, Node, Sequence[Value]], "tuple[list[Node], list[int]] | None"]
+Terms = Sequence[tuple[Value, int]]  # each with the node that makes it if the sum alone reads it, once; else -1
+SumRewrite = Callable[[Analysis, Builder, Terms], "tuple[list[Value], list[int]] | None"]
 
 
 def rewrite_sums(graph: Graph, rewrite: SumRewrite) -> Graph:
-    """Return the graph with other nodes for its sums; the same graph if ``rewrite`` finds none.
+    """Return the graph with other terms of its sums; the same graph if ``rewrite`` finds none.
 
-    ``rewrite`` is given the last node of a sum and all its terms, and returns the nodes that make the same value and
-    the nodes that they replace. The new nodes stand where the whole sum stood, so nothing is moved.
+    ``rewrite`` is given the terms of a sum, builds others, and returns those with the nodes that they replace. The new
+    nodes stand where the whole sum stood, so nothing is moved.
     """
     analysis = Analysis(graph)
     seen: set[int] = set()
     gone: set[int] = set()
-    instead: dict[int, list[Node]] = {}
+    instead: dict[int, Sequence[Node]] = {}
     for i in range(len(graph.nodes) - 1, -1, -1):
         if i not in seen and is_sum(graph.nodes[i]):
             inner, leaves = sum_tree(analysis, i)
             seen |= inner
-            built = rewrite(analysis, graph.nodes[i], leaves)
+            count = Counter(leaves)
+            b = Builder(graph.nodes[i].where)
+            built = rewrite(analysis, b, [(v, analysis.made.get(v, -1) if count[v] == 1 and analysis.only_reader(v) >= 0
+                                           else -1) for v in leaves])
             if built is not None:
-                nodes, used = built
-                instead[i] = nodes
-                gone.update(inner, used)
-    if not instead:
-        return graph
-    return graph.with_nodes([n for i, node in enumerate(graph.nodes) if i in instead or i not in gone
-                             for n in instead.get(i, (node,))])
+                total(b, built[0])
+                instead[i] = in_place_of(graph.nodes[i], b.nodes)
+                gone.update(inner, built[1])
+    return with_runs(graph, {**dict.fromkeys(gone, ()), **instead})
+
+
+def with_runs(graph: Graph, instead: Mapping[int, Sequence[Node]]) -> Graph:
+    """Return the graph with runs of nodes in place of some, by their index; the same graph if there are none."""
+    return graph.with_nodes([n for i, node in enumerate(graph.nodes) for n in instead.get(i, (node,))])
 
 
 def total(b: Builder, terms: Sequence[Value]) -> Value:
@@ -127,4 +142,4 @@ def total(b: Builder, terms: Sequence[Value]) -> Value:
 def in_place_of(node: Node, made: Sequence[Node]) -> list[Node]:
     """The nodes ``made``, with the last one's results renamed to the results of ``node``."""
     last = made[-1]
-    return [*made[:-1], Node(last.op, last.inputs, node.outputs, last.attrs, node.where)]
+    return [*made[:-1], replace(last, outputs=node.outputs, where=node.where)]

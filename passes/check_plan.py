@@ -16,16 +16,19 @@ class _Memory:
     def __init__(self, made: Plan, alignment: int) -> None:
         self.made, self.slots, self.alignment = made, made.slots, alignment
         self.root = made.graph.roots()
-        self.arena: list[tuple[int, int, tuple[object, ...]]] = []
+        self.arena: list[tuple[int, int, object]] = []
         self.external: dict[int, object] = {}
-        self.content: dict[Value, object] = {}  # root -> the expected contents of its buffer
+        self.content: dict[Value, frozenset[object]] = {}  # root -> what may stand in its buffer
         self.joined = {self.root[v] for n in made.graph.nodes for v in made.in_place(n)}
 
     def fail(self, node: Node | None, v: Value, why: str) -> PlanError:
         place = f"{node.op.name} at {node.where}" if node else "the end"
         return PlanError(f"{place}: {v!r} in {self.slots.get(v)} {why}")
 
-    def write(self, node: Node | None, v: Value, what: object) -> None:
+    def write(self, node: Node | None, v: Value, kept: set[Value] | None = None) -> None:
+        """Fill the buffer of ``v``, all but the operands that are ``kept`` in place and become parts of it."""
+        what = object()
+        self.content[self.root[v]] = frozenset((what,)).union(*(self.content[self.root[u]] for u in kept or ()))
         slot = self.slots.get(v)
         if slot is None:
             raise self.fail(node, v, "has no slot")
@@ -35,20 +38,15 @@ class _Memory:
         start, end = slot.offset, slot.offset + v.tensor.nbytes
         if start % self.alignment and v not in self.joined or end > self.made.arena_size:
             raise self.fail(node, v, "is not aligned or ends outside the arena")
-        self.arena = [a for a in self.arena if a[1] <= start or a[0] >= end]
-        if end > start:
-            self.arena.append((start, end, (what,)))
-
-    def join(self, node: Node, kept: set[Value], what: object) -> None:
-        """Operands that are in place already stay as they are, and become parts of the result as well."""
-        slot = self.slots[node.output]
-        for v, offset in zip(node.inputs, joint_offsets(node), strict=True):
-            start = slot.offset + offset
-            end = start + v.tensor.nbytes
-            here = [a for a in self.arena if a[0] == start and a[1] == end] if v in kept else []
+        parts = [(start, end)]
+        if node and kept:
+            places = zip(node.inputs, joint_offsets(node), strict=True)
+            parts = [(start + k, start + k + u.tensor.nbytes) for u, k in places
+                     if u not in kept or self.slots[u] != Arena(start + k)]
+        for start, end in parts:
             self.arena = [a for a in self.arena if a[1] <= start or a[0] >= end]
             if end > start:
-                self.arena.append((start, end, (*(x for a in here for x in a[2]), what)))
+                self.arena.append((start, end, what))
 
     def read(self, node: Node | None, v: Value) -> None:
         slot = self.slots.get(v)
@@ -56,10 +54,10 @@ class _Memory:
             raise self.fail(node, v, "has no slot")
         expected = self.content[self.root[v]]
         if isinstance(slot, External):
-            found = self.external.get(slot.index) is expected
+            found = self.external.get(slot.index) in expected
         else:
             start, end = slot.offset, slot.offset + v.tensor.nbytes
-            there = sum(max(0, min(end, b) - max(start, a)) for a, b, held in self.arena if expected in held)
+            there = sum(max(0, min(end, b) - max(start, a)) for a, b, held in self.arena if held in expected)
             found = there == end - start
         if not found:
             raise self.fail(node, v, "was overwritten")
@@ -72,8 +70,7 @@ def check_plan(made: Plan, alignment: int = 64) -> Plan:
     content = memory.content
     for v in graph.sources():
         if isinstance(v.type, TensorType):
-            content[v] = object()
-            memory.write(None, v, content[v])
+            memory.write(None, v)
     for node in graph.nodes:
         tensors = [v for v in node.inputs if isinstance(v.type, TensorType)]
         for v in tensors:
@@ -85,8 +82,7 @@ def check_plan(made: Plan, alignment: int = 64) -> Plan:
             if slots[state] == slots[memory.root[new]]:
                 content[state] = content[memory.root[new]]
             else:
-                content[state] = object()
-                memory.write(node, state, content[state])
+                memory.write(node, state)
         if node.op.is_view:
             continue
         kept = {v for v in made.in_place(node) if v.tensor.size and isinstance(slots[v], Arena)}
@@ -98,16 +94,11 @@ def check_plan(made: Plan, alignment: int = 64) -> Plan:
                 if isinstance(u.type, TensorType) and i not in allowed and u not in kept \
                         and _overlap(slots.get(u), u, slots[v], v):
                     raise memory.fail(node, v, f"would overwrite {u!r} while it is read")
-        for v in node.outputs:
-            if isinstance(v.type, TensorType):
-                content[v] = object()
-                if kept:
-                    memory.join(node, kept, content[v])
-                else:
-                    memory.write(node, v, content[v])
-        for v in node.outputs:
-            if isinstance(v.type, TensorType):
-                memory.read(node, v)
+        results = [v for v in node.outputs if isinstance(v.type, TensorType)]
+        for v in results:
+            memory.write(node, v, kept)
+        for v in results:
+            memory.read(node, v)
     for v in graph.outputs:
         if isinstance(v.type, TensorType):
             memory.read(None, v)

@@ -7,7 +7,7 @@ always kept. Source: Chen et al., "Training Deep Nets with Sublinear Memory Cost
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kusari.ir import Graph, Node, TensorType, Value
 from kusari.ir.arithmetic import operations
@@ -36,13 +36,6 @@ class Recomputed:
     def crossing(self) -> int:
         """Bytes of the values that cross the cut."""
         return total_bytes(self.kept)
-
-
-class Needed(Exception):
-    """A value cannot be made again."""
-
-    def __init__(self, root: Value) -> None:
-        self.root = root
 
 
 class Cut:
@@ -84,8 +77,8 @@ class Cut:
         """Whether operands from outside are the same at a later position."""
         return all(self._versions.before(made, v) == self._versions.before(again, v) for v in values)
 
-    def rebuild(self, kept: Collection[Value]) -> Recomputed:
-        """Return the graph with all but ``kept`` computed again; raises ``Needed`` for a value that must be kept."""
+    def rebuild(self, kept: Collection[Value]) -> Recomputed | Value:
+        """Return the graph with all but ``kept`` computed again, or a value that must be kept as well."""
         graph, made, roots = self.graph, self.made, self.roots
         env: dict[Value, Value] = {}
         nodes: list[Node] = []
@@ -112,17 +105,15 @@ class Cut:
                     stack += reversed(missing)
                     continue
                 if not self._repeats(maker) or not self._unchanged(again.inputs, made[v], position):
-                    raise Needed(roots[v] if roots[v] in made else v)  # a view of a param that is written since
+                    return roots[v] if roots[v] in made else v  # a view of a param that is written since
                 results = tuple(Value(u.type, u.hint) for u in again.outputs)
-                clone = Node(again.op, tuple(env.get(u, u) for u in again.inputs), results, again.attrs, again.where)
+                clone = replace(again.on(env), outputs=results)
                 nodes.append(clone)
                 old = maker.outputs if part is None else (v,)
                 env.update((u, new) for u, new in zip(old, results, strict=True) if not known(u))
                 if not maker.op.is_view:
                     clones[clone] = None
-            inputs = tuple(env.get(v, v) for v in node.inputs)
-            same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-            nodes.append(node if same else Node(node.op, inputs, node.outputs, node.attrs, node.where))
+            nodes.append(node.on(env))
         nodes += graph.nodes[done:]
         found = self._slices.absorb(graph.with_nodes(nodes), clones)
         behind = dict.fromkeys(v for n in found.nodes[self.cut:] for v in n.inputs if v in made)
@@ -131,11 +122,9 @@ class Cut:
     def attempt(self, kept: Collection[Value]) -> Recomputed:
         """The same, keeping more values as they turn out to be needed."""
         kept = self.fixed.union(kept)
-        while True:
-            try:
-                return self.rebuild(kept)
-            except Needed as needed:
-                kept.add(needed.root)
+        while isinstance(found := self.rebuild(kept), Value):
+            kept.add(found)
+        return found
 
     def smallest(self) -> set[Value]:
         """The values of the fewest bytes from which all that cross can be made."""

@@ -1,13 +1,15 @@
 """Horizontal fusion: the same update of many parameters becomes one ``foreach`` node."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kusari.ir import PRIMITIVES, Arg, Expr, Graph, Node, Value, substitute
 from kusari.ir.alignment import NotANest
 from kusari.ir.product import pointwise_exprs
 
-from .order import Partition, arrange, dependencies
+from .analysis import only_assigned
+from .order import Partition, dependencies
 
 
 def foreach(graph: Graph) -> Graph:
@@ -18,48 +20,28 @@ def foreach(graph: Graph) -> Graph:
     """
     users = graph.users()
     outputs = dict.fromkeys(graph.outputs)
-    found: dict[Any, list[tuple[int, tuple[Value, ...], tuple[Value, ...]]]] = {}
+    found: dict[Any, dict[int, tuple[Value, ...]]] = {}  # the tensors of each update, by the shared rest
     for i, node in enumerate(graph.nodes):
-        if not all(_only_state(users[v], v in outputs) for v in node.outputs):
+        if not all(v not in outputs and only_assigned(users[v]) for v in node.outputs):
             continue
-        form = _form(node)
-        if form is not None:
-            key, shared, own = form
-            found.setdefault(key, []).append((i, shared, own))
+        if (form := _form(node)) is not None:
+            found.setdefault(form[0], {})[i] = form[1]
     if all(len(rows) < 2 for rows in found.values()):
         return graph
     partition = Partition(dependencies(graph))
-    merged: dict[int, Node] = {}
+    merged: dict[int, list[Node]] = {}
     for key, rows in found.items():
-        sets: list[list[tuple[int, tuple[Value, ...], tuple[Value, ...]]]] = []
-        for row in rows:
-            last = sets[-1] if sets else None
-            if last and partition.can_join(partition.group[last[0][0]], partition.group[row[0]]):
-                partition.join(partition.group[last[0][0]], partition.group[row[0]])
-                last.append(row)
-            else:
-                sets.append([row])
-        for rows_of_one in sets:
-            if len(rows_of_one) > 1:
-                merged[partition.group[rows_of_one[0][0]]] = _join(graph, key[0], rows_of_one)
-    if not merged:
-        return graph
-    made: list[Node] = []
-    origins: list[list[int]] = []
-    for i, node in enumerate(graph.nodes):
-        g = partition.group[i]
-        if partition.members[g][0] == i:
-            made.append(merged.get(g, node))
-            origins.append(partition.members[g])
-    return arrange(graph, made, origins)
+        for run in partition.join_runs(rows):
+            if len(run) > 1:
+                merged[run[0]] = [_join(graph, key[0], key[1], run, [rows[i] for i in run])]
+    return partition.arranged(graph, merged) if merged else graph
 
 
-def _only_state(users: list[Node], is_output: bool) -> bool:
-    return bool(users) and not is_output and all(n.op.name == "assign" for n in users)
+def _form(node: Node) -> tuple[Any, tuple[Value, ...]] | None:
+    """The node as expressions over shared scalars and tensors of its own, or None.
 
-
-def _form(node: Node) -> tuple[Any, tuple[Value, ...], tuple[Value, ...]] | None:
-    """The node as expressions over shared scalars and tensors of its own: (key, scalars, tensors), or None."""
+    Nodes that may be joined have equal keys, whose first entries are the expressions and the scalars.
+    """
     if node.op.name == "fused":
         try:
             exprs = pointwise_exprs(node.attrs["body"])
@@ -70,11 +52,9 @@ def _form(node: Node) -> tuple[Any, tuple[Value, ...], tuple[Value, ...]] | None
     else:
         return None
     shape = node.outputs[0].shape
-    if any(v.shape != shape for v in node.outputs):
-        return None
     own = [v for v in node.inputs if v.shape == shape]
     shared = [v for v in node.inputs if v.shape == () and shape != ()]
-    if not own or len(own) + len(shared) != len(node.inputs):
+    if not own or len(own) + len(shared) != len(node.inputs) or any(v.shape != shape for v in node.outputs):
         return None
     if any(v.tensor.dtype.kind not in "fiub" or v.tensor.dtype.itemsize > 8 for v in (*node.inputs, *node.outputs)):
         return None
@@ -82,11 +62,12 @@ def _form(node: Node) -> tuple[Any, tuple[Value, ...], tuple[Value, ...]] | None
     args: list[Expr] = [Arg(order[v]) for v in node.inputs]
     written = tuple(substitute(e, args) for e in exprs)
     key = (written, tuple(shared), tuple(v.tensor.dtype for v in own), shape == (), own[0].tensor.device)
-    return key, tuple(shared), tuple(own)
+    return key, tuple(own)
 
 
-def _join(graph: Graph, exprs: tuple[Expr, ...], rows: list[tuple[int, tuple[Value, ...], tuple[Value, ...]]]) -> Node:
-    inputs = (*rows[0][1], *(v for _, _, own in rows for v in own))
-    outputs = tuple(v for i, _, _ in rows for v in graph.nodes[i].outputs)
-    attrs = {"exprs": exprs, "shared": len(rows[0][1]), "arity": len(rows[0][2])}
-    return Node(PRIMITIVES["foreach"], inputs, outputs, attrs, graph.nodes[rows[0][0]].where)
+def _join(graph: Graph, exprs: tuple[Expr, ...], shared: tuple[Value, ...], run: Sequence[int],
+          rows: Sequence[tuple[Value, ...]]) -> Node:
+    inputs = (*shared, *(v for own in rows for v in own))
+    outputs = tuple(v for i in run for v in graph.nodes[i].outputs)
+    attrs = {"exprs": exprs, "shared": len(shared), "arity": len(rows[0])}
+    return Node(PRIMITIVES["foreach"], inputs, outputs, attrs, graph.nodes[run[0]].where)

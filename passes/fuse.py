@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from math import prod
 from typing import Any
 
@@ -11,6 +12,7 @@ from kusari.ir.alignment import NotANest, align
 from .canonical import canonical, on_own_values
 from .order import arrange
 from .regions import Regions
+from .tidy import needed
 
 SPLIT_ELEMENTS = 1 << 15  # more are reduced to one element in two steps, so that threads can share the work
 PARALLEL_ROWS = 16        # that the first step leaves at least
@@ -85,11 +87,10 @@ def _initial_body(regions: Regions, members: list[int]) -> list[int]:
     if all(regions.nodes[i].op.name == "reshape" or i in members for i in body):
         return members
     outputs = list(regions.nodes[members[0]].outputs)
-    try:
+    with suppress(NotANest):
         align([regions.nodes[i] for i in body], outputs)
-    except NotANest:
-        return members
-    return body
+        return body
+    return members
 
 
 def _duplicate(regions: Regions, bodies: dict[int, list[int]]) -> None:
@@ -108,7 +109,7 @@ def _duplicate(regions: Regions, bodies: dict[int, list[int]]) -> None:
             entering = regions.entering(body)
             found = -1
             for v in entering:
-                j = regions.index.get(v, -1)
+                j = regions.made.get(v, -1)
                 fresh = j >= 0 and j not in inside and j not in tried
                 if fresh and _is_cheap(regions, j) and _smaller(regions, j, entering):
                     found = j
@@ -117,11 +118,9 @@ def _duplicate(regions: Regions, bodies: dict[int, list[int]]) -> None:
                 break
             tried.add(found)
             wider = sorted({*body, *regions.body([found])})
-            try:
+            with suppress(NotANest):
                 align([regions.nodes[i] for i in wider], regions.escaping(members))
-            except NotANest:
-                continue
-            bodies[g] = wider
+                bodies[g] = wider
 
 
 def _is_cheap(regions: Regions, j: int) -> bool:
@@ -147,7 +146,7 @@ def _assemble(graph: Graph, regions: Regions, bodies: dict[int, list[int]]) -> G
     wanted = dict.fromkeys(graph.outputs)
     live: dict[int, None] = {}  # the first node of a region or a free node that stays, found from the end
     stack = [home[i] for i, n in enumerate(nodes) if n.has_effect]
-    stack.extend(home.get(regions.index[v], regions.index[v]) for v in graph.outputs if v in regions.index)
+    stack.extend(home.get(regions.made[v], regions.made[v]) for v in graph.outputs if v in regions.made)
     while stack:
         g = stack.pop()
         if g in live:
@@ -155,13 +154,13 @@ def _assemble(graph: Graph, regions: Regions, bodies: dict[int, list[int]]) -> G
         live[g] = None
         for v in entering.get(g, nodes[g].inputs):
             wanted[v] = None
-            if v in regions.index:
-                stack.append(home.get(regions.index[v], regions.index[v]))
+            if v in regions.made:
+                stack.append(home.get(regions.made[v], regions.made[v]))
     order = sorted(live)
     # Steps of a loop share their bodies, which are made and analysed once.
     forms: dict[Any, Graph] = {}
     known: dict[Any, tuple[Graph, tuple[int, ...]]] = {}
-    made = [_node(regions, bodies[g], regions.partition.members[g], wanted, forms, known) if g in bodies else nodes[g]
+    made = [[_node(regions, bodies[g], regions.partition.members[g], wanted, forms, known) if g in bodies else nodes[g]]
             for g in order]
     origins = [regions.partition.members[g] if g in bodies else [g] for g in order]
     return arrange(graph, made, origins)
@@ -177,47 +176,32 @@ def _node(regions: Regions, body: list[int], members: list[int], wanted: dict[Va
     if len(body) == 1:
         return nodes[body[0]]
     outputs = [v for i in members for v in nodes[i].outputs if v in wanted]
-    needed = set(outputs)
-    kept: list[int] = []
-    for i in reversed(body):
-        if any(v in needed for v in nodes[i].outputs):
-            kept.append(i)
-            needed.update(nodes[i].inputs)
-    kept.reverse()
-    inside = [nodes[i] for i in kept]
-    entering = _entering(inside)
+    kept = [body[k] for k in needed([nodes[i] for i in body], outputs)]
+    entering, inputs, body_nodes = _bound([nodes[i] for i in kept])
     form = regions.form(kept, outputs)
     if form not in known:
-        body_nodes, inputs = _bound(inside, entering)
-        made = canonical(Graph("body", inputs, (), (), tuple(body_nodes), tuple(outputs)))
+        made = canonical(Graph("body", inputs, (), (), body_nodes, tuple(outputs)))
         place = {v: k for k, v in enumerate(inputs)}
         fresh = on_own_values(made)
         known[form] = bodies.setdefault(structure(fresh), fresh), tuple([place[v] for v in made.inputs])
     inner, order = known[form]
-    inputs = tuple([entering[k][0] for k in order])
-    return Node(FUSED, inputs, tuple(outputs), {"body": inner}, nodes[members[-1]].where)
+    return Node(FUSED, tuple([entering[k] for k in order]), tuple(outputs), {"body": inner}, nodes[members[-1]].where)
 
 
-def _entering(nodes: Sequence[Node]) -> list[tuple[Value, int]]:
-    """The values that enter a body, each with 0, or with a number of its own for a slice.
+def _bound(nodes: Sequence[Node]) -> tuple[list[Value], tuple[Value, ...], tuple[Node, ...]]:
+    """The values that enter a body, its inputs, and its nodes on these.
 
     Every slice gets an input of its own, so that each input is one operand with one set of strides.
     """
     made = {v for n in nodes for v in n.outputs}
-    found: dict[tuple[Value, int], None] = {}
+    own: dict[tuple[Value, int], Value] = {}  # inputs, by the value that enters and the number of its slice, if any
+    result: list[Node] = []
     for k, n in enumerate(nodes):
         if n.op.name == "slice":
-            found[n.inputs[0], k + 1] = None
+            x = n.inputs[0]
+            own[x, k + 1] = Value(x.type, x.hint)
+            n = n.on({x: own[x, k + 1]})
         else:
-            for v in n.inputs:
-                if v not in made:
-                    found[v, 0] = None
-    return list(found)
-
-
-def _bound(nodes: Sequence[Node], entering: Sequence[tuple[Value, int]]) -> tuple[list[Node], tuple[Value, ...]]:
-    """The nodes of a body on its inputs, and the inputs."""
-    own = {e: e[0] if e[1] == 0 else Value(e[0].type, e[0].hint) for e in entering}
-    result = [Node(n.op, (own[n.inputs[0], k + 1],), n.outputs, n.attrs, n.where) if n.op.name == "slice" else n
-              for k, n in enumerate(nodes)]
-    return result, tuple(own.values())
+            own.update(((v, 0), v) for v in n.inputs if v not in made)
+        result.append(n)
+    return [v for v, _ in own], tuple(own.values()), tuple(result)

@@ -10,9 +10,10 @@ from math import prod
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Expr, Graph, Lit, Node, Symbol, Value, substitute, used_args
+from kusari.ir import Arg, Call, Expr, Graph, Lit, Node, Symbol, Value, used_args
 from kusari.ir.symbol import where
 
+from .algebra import on_operands
 from .rewrite import Site, rewrite
 
 LARGE_ELEMENTS = 1 << 13  # of the tensor: from this size on a lookup is faster
@@ -63,15 +64,10 @@ class _Pick:
 
     def map(self, expr: Expr, operands: Sequence[Value]) -> Value | None:
         """``expr`` of the elements; None if one of them would have to be written first."""
-        used = used_args(expr)
-        if not used:
-            return None
-        found = [self.of(operands[i]) for i in used]
+        used = [operands[i] for i in used_args(expr)]
+        found = [self.of(v) for v in used]
         values = [v for v in found if v is not None]
-        if len(values) < len(used):
-            return None
-        return self.b.map(substitute(expr, [Arg(used.index(i)) if i in used else Arg(0) for i in range(len(operands))]),
-                          *values)
+        return self.b.map(on_operands(expr, operands, used), *values) if 0 < len(values) == len(used) else None
 
     def of(self, v: Value) -> Value | None:
         """The elements of ``v``."""

@@ -6,15 +6,15 @@ planning can arrange it, and slices of a joined result lie in it, so that nothin
 """
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kusari.ir import Builder, Graph, Node, TensorType, Value
 from kusari.ir.costs import PAGE_BYTES
 
-from .analysis import Analysis, in_place_of, rewrite_sums, total
-from .order import Partition, arrange, arrange_runs, dependencies
+from .analysis import Analysis, Terms, in_place_of, rewrite_sums, with_runs
+from .order import Partition, arrange, dependencies
 
 JOINED_BYTES = 64 << 20  # of a joined operand or result; then another one begins
 ENOUGH_ROWS = 256        # (or terms): a product with so many is fast enough by itself
@@ -54,17 +54,15 @@ def join_terms(graph: Graph) -> Graph:
     return rewrite_sums(graph, _joined_terms)
 
 
-def _joined_terms(analysis: Analysis, root: Node, leaves: Sequence[Value]) -> tuple[list[Node], list[int]] | None:
-    """The nodes of the sum with joined terms, and the nodes that they replace; None when there is nothing to join."""
-    nodes = analysis.graph.nodes
+def _joined_terms(analysis: Analysis, b: Builder, leaves: Terms) -> tuple[list[Value], list[int]] | None:
+    """The terms of the sum, joined, and the nodes that they replace; None when there is nothing to join."""
+    nodes = analysis.nodes
     groups: dict[Any, list[int]] = {}
     rest: list[Value] = []
-    count = Counter(leaves)
     shown: dict[int, list[int]] = {}  # the nodes of a term: its product and views of it
-    for v in leaves:
-        j = analysis.made.get(v, -1)
+    for v, j in leaves:
         own: list[int] = []
-        while j >= 0 and count[v] == 1 and len(nodes[j].outputs) == 1 and analysis.only_reader(nodes[j].output) >= 0:
+        while j >= 0 and len(nodes[j].outputs) == 1 and analysis.only_reader(nodes[j].output) >= 0:
             own.append(j)
             if nodes[j].op.name != "reshape":
                 break
@@ -77,7 +75,6 @@ def _joined_terms(analysis: Analysis, root: Node, leaves: Sequence[Value]) -> tu
             shown[j] = own
     if all(len(g) < 2 for g in groups.values()):
         return None
-    b = Builder(root.where)
     used: list[int] = []
     terms: list[Value] = []
     for group in groups.values():
@@ -90,17 +87,16 @@ def _joined_terms(analysis: Analysis, root: Node, leaves: Sequence[Value]) -> tu
             node = nodes[run[0]]
             joined = [analysis.concat(b, [nodes[j].inputs[k] for j in run]) for k in range(len(node.inputs))]
             (term,) = b.emit(node.op, *joined, **node.attrs)
-            terms.append(term if term.type == root.output.type else b.reshape(term, root.output.shape))
+            terms.append(b.reshape(term, leaves[0][0].shape))
             used += [i for j in run for i in shown[j]]
-    total(b, (*rest, *terms))
-    return in_place_of(root, b.nodes), used
+    return [*rest, *terms], used
 
 
 # Rows
 
 def _row_key(analysis: Analysis, i: int) -> Any:
     """A key that is equal for products (or gathers) that may be joined; None for other nodes."""
-    node = analysis.graph.nodes[i]
+    node = analysis.nodes[i]
     if node.op.name == "matmul" and not node.attrs["transa"]:
         a, b = node.inputs
         if len(a.shape) != 2 or len(b.shape) != 2 or not 0 < a.shape[0] <= ENOUGH_ROWS or a in analysis.written:
@@ -136,14 +132,10 @@ def join_rows(graph: Graph) -> Graph:
         k = 1 if key[0] == "take" else 0
         own.sort(key=lambda i: order.get(graph.nodes[i].inputs[k], i))
         each = max(v.tensor.nbytes for i in own for v in (graph.nodes[i].inputs[k], graph.nodes[i].output))
-        for run in _independent(partition, own, each):
-            members, nodes = _joined_rows(analysis, partition, run, k)
-            bundles[partition.group[members[0]]] = nodes
-    if not bundles:
-        return graph
-    firsts = {partition.members[g][0]: g for g in dict.fromkeys(partition.group)}
-    made = [bundles.get(g) or [graph.nodes[i]] for i, g in sorted(firsts.items())]
-    return arrange_runs(graph, made, [partition.members[g] for _, g in sorted(firsts.items())])
+        for run in [run for some in _even(own, each) for run in partition.join_runs(some) if len(run) > 1]:
+            nodes = _joined_rows(analysis, partition, run, k)
+            bundles[partition.group[run[0]]] = nodes
+    return partition.arranged(graph, bundles) if bundles else graph
 
 
 def _concat_order(graph: Graph) -> Mapping[Value, int]:
@@ -156,81 +148,47 @@ def _concat_order(graph: Graph) -> Mapping[Value, int]:
     return order
 
 
-def _independent(partition: Partition, own: Sequence[int], each: int) -> list[list[int]]:
-    """Runs of nodes that do not wait for each other, joined in ``partition``."""
-    sets: list[list[int]] = []
-    for run in _even(own, each):
-        groups = [partition.group[i] for i in run]
-        if all(len(partition.members[g]) == 1 for g in groups) and partition.are_independent(groups):
-            partition.join(*groups)
-            sets.append(list(run))
-            continue
-        open_: list[list[int]] = []
-        for i in run:
-            last = open_[-1] if open_ else None
-            if last is not None and _join(partition, last[0], i):
-                last.append(i)
-            else:
-                open_.append([i])
-        sets += open_
-    return [s for s in sets if len(s) > 1]
-
-
-def _join(partition: Partition, i: int, j: int) -> bool:
-    a, b = partition.group[i], partition.group[j]
-    if a == b or len(partition.members[b]) > 1 or not partition.are_independent((a, b)):
-        return False
-    partition.join(a, b)
-    return True
-
-
-def _joined_rows(analysis: Analysis, partition: Partition, run: list[int], k: int) -> tuple[list[int], list[Node]]:
-    """The joined nodes of a run, and all the nodes that they replace."""
-    nodes = analysis.graph.nodes
+def _joined_rows(analysis: Analysis, partition: Partition, run: list[int], k: int) -> list[Node]:
+    """The joined nodes of a run, whose group the maps behind them join."""
+    nodes = analysis.nodes
     first = nodes[run[0]]
     b = Builder(first.where)
     inputs = list(first.inputs)
     inputs[k] = analysis.concat(b, [nodes[i].inputs[k] for i in run])
     (whole,) = b.emit(first.op, *inputs, **first.attrs)
-    members = list(run)
     shown = [nodes[i].output for i in run]
-    while (stage := _next_stage(analysis, partition, members[0], shown, min(run))) is not None:
+    while (stage := _next_stage(analysis, partition, run[0], shown, min(run))) is not None:
         reader = nodes[stage[0]]
         whole = b.map(reader.attrs["expr"], *(whole if v is shown[0] else v for v in reader.inputs))
-        members += stage
         shown = [nodes[i].output for i in stage]
     at = 0
-    result = b.nodes
     for v in shown:
         rows = v.shape[0]
-        part = Builder(first.where)
-        part.part(whole, at, at + rows)
-        result.append(Node(part.nodes[0].op, (whole,), (v,), part.nodes[0].attrs, first.where))
+        b.part(whole, at, at + rows)
+        b.nodes[-1] = replace(b.nodes[-1], outputs=(v,))
         analysis.parts[v] = whole, at, at + rows
         at += rows
-    return members, result
+    return b.nodes
 
 
 def _next_stage(analysis: Analysis, partition: Partition, group: int, shown: Sequence[Value],
                 start: int) -> list[int] | None:
     """The maps that apply to all slices of a joined result, each to one, with operands that all slices share."""
-    nodes = analysis.graph.nodes
+    nodes = analysis.nodes
     readers = [analysis.only_reader(v) for v in shown]
     if -1 in readers or len(set(readers)) < len(readers):
         return None
-    first = nodes[readers[0]]
+    form: Any = None  # the expression, and the other operands
     for i, v in zip(readers, shown, strict=True):
         node = nodes[i]
-        if node.op.name != "map" or node.attrs["expr"] != first.attrs["expr"] or node.output.shape != v.shape:
+        if node.op.name != "map" or node.output.shape != v.shape or not all(
+                u is v or _is_shared(analysis, u, v, start)
+                and analysis.versions.before(i, u) == analysis.versions.before(start, u) for u in node.inputs):
             return None
-        if len(node.inputs) != len(first.inputs):
+        own = node.attrs["expr"], [None if u is v else u for u in node.inputs]
+        if form not in (None, own):
             return None
-        for u, w in zip(node.inputs, first.inputs, strict=True):
-            if (u is v) != (w is shown[0]):
-                return None
-            if u is not v and (u is not w or not _is_shared(analysis, u, v, start)
-                               or analysis.versions.before(i, u) != analysis.versions.before(start, u)):
-                return None
+        form = own
     g = partition.group[group]
     if any(len(partition.members[partition.group[i]]) > 1 or not partition.can_join(g, partition.group[i])
            for i in readers):
@@ -259,70 +217,52 @@ def share_concats(graph: Graph) -> Graph:
     for i, n in found.items():
         for k, v in enumerate(n.inputs):
             places.setdefault(v, []).append((i, k))
-    made = list(graph.nodes)
-    order = _Order(graph)
+    instead: dict[int, list[Node]] = {}
+    before = dependencies(graph)
     for i, n in found.items():
         best: tuple[int, int] | None = None
         for j, k in places[n.inputs[0]]:
             inputs, so_far = found[j].inputs, found[best[0]] if best else n
             fits = len(inputs) > len(so_far.inputs) and inputs[k:k + len(n.inputs)] == n.inputs
-            if fits and not order.leads(i, [analysis.made.get(v, -1) for v in inputs]):
+            if fits and not _waits(before, [analysis.made[v] for v in inputs if v in analysis.made], i):
                 best = j, sum(v.shape[0] for v in inputs[:k])
         if best is None:
             continue
         b = Builder(n.where)
         b.part(found[best[0]].output, best[1], best[1] + n.output.shape[0])
-        made[i] = Node(b.nodes[0].op, b.nodes[0].inputs, (n.output,), b.nodes[0].attrs, n.where)
-        order.add(best[0], i)
-    if all(a is b for a, b in zip(made, graph.nodes, strict=True)):
+        instead[i] = in_place_of(n, b.nodes)
+        before[i].append(best[0])  # which may stand behind it
+    if not instead:
         return graph
-    return arrange(graph, made, [[i] for i in range(len(made))])
+    return arrange(graph, [instead.get(i, [n]) for i, n in enumerate(graph.nodes)], [[i] for i in range(len(before))])
 
 
-class _Order:
-    """Dependencies between nodes: by data, effects and state."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._after: list[list[int]] = [[] for _ in graph.nodes]
-        self._turned = False  # so far, the dependencies of a node stand before it
-        for i, needs in enumerate(dependencies(graph)):
-            for j in needs:
-                self._after[j].append(i)
-
-    def leads(self, start: int, goals: Sequence[int]) -> bool:
-        """Whether one of ``goals`` is ``start``, or has to wait for it."""
-        ends = set(goals)
-        last = len(self._after) if self._turned else max(ends)
-        stack, seen = [start], {start}
-        while stack:
-            i = stack.pop()
-            if i in ends:
-                return True
-            for j in self._after[i]:
-                if j <= last and j not in seen:
-                    seen.add(j)
-                    stack.append(j)
-        return False
-
-    def add(self, j: int, i: int) -> None:
-        """From now on node ``i`` waits for ``j``, which may stand behind it."""
-        self._after[j].append(i)
-        self._turned = self._turned or j > i
+def _waits(before: Sequence[Sequence[int]], nodes: Iterable[int], goal: int) -> bool:
+    """Whether one of ``nodes`` is ``goal``, or has to wait for it."""
+    seen: set[int] = set()
+    stack = list(nodes)
+    while stack:
+        i = stack.pop()
+        if i == goal:
+            return True
+        if i not in seen:
+            seen.add(i)
+            stack += before[i]
+    return False
 
 
 def _concats_of_parts(graph: Graph) -> Graph:
     analysis = Analysis(graph)
-    instead: dict[int, Node] = {}
+    instead: dict[int, list[Node]] = {}
     for i, n in enumerate(graph.nodes):
         if n.op.name == "concat" and n.attrs["axis"] == 0 and all(v in analysis.parts for v in n.inputs):
             b = Builder(n.where)
             whole = analysis.concat(b, n.inputs)
             if not b.nodes:
                 b.part(whole, 0, whole.shape[0])
-            last = b.nodes[-1]
-            if last.op.name == "part":
-                instead[i] = Node(last.op, last.inputs, (n.output,), last.attrs, n.where)
-    return graph.with_nodes([instead.get(i, n) for i, n in enumerate(graph.nodes)]) if instead else graph
+            if b.nodes[-1].op.name == "part":
+                instead[i] = in_place_of(n, b.nodes[-1:])
+    return with_runs(graph, instead)
 
 
 LEAST_PRODUCTS = 2  # for which it pays to transpose their common factor
@@ -352,11 +292,9 @@ def share_transposes(graph: Graph) -> Graph:
         for i in own:
             node = graph.nodes[i]
             attrs = {**node.attrs, "transb": not transb}
-            instead[i] = [Node(node.op, (node.inputs[0], turned), node.outputs, attrs, node.where)]
+            instead[i] = [replace(node, inputs=(node.inputs[0], turned), attrs=attrs)]
         instead[own[0]].insert(0, b.nodes[0])
-    if not instead:
-        return graph
-    return graph.with_nodes([n for i, node in enumerate(graph.nodes) for n in instead.get(i, (node,))])
+    return with_runs(graph, instead)
 
 
 def _prefers_other_form(a: Value, w: Value, transb: bool) -> bool:

@@ -76,10 +76,9 @@ class _Choice:
         if node.op.key is None or node.has_effect:
             return _Traits()
         key = (node.op, node.op.key(node.attrs), tuple(v.type for v in node.inputs))
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = _traits_of(node)
-        return found
+        if key not in self._known:
+            self._known[key] = _traits_of(node)
+        return self._known[key]
 
     def _cost(self, v: Value) -> int:
         """The cost of computing ``v`` again from available operands; -1 if that is impossible."""
@@ -112,10 +111,7 @@ class _Choice:
                 if costs[v] >= 0:
                     stack.extend(self._made[v].inputs)
         prices = {v: self._price(v) for v in costs}
-        there = [v for v in self.needed if costs.get(v, -1) < 0]  # is kept in any case
-        for v in there:
-            if v not in self._changing:
-                prices[v] = 0
+        prices.update((v, 0) for v in self.needed if costs.get(v, -1) < 0 and v not in self._changing)  # kept anyway
         operands = {v: self._made[v].inputs for v, cost in costs.items() if cost >= 0}
         again = cheapest(costs, prices, operands, wanted)
         if not again:
@@ -142,19 +138,14 @@ class _Choice:
                     saved[copied[v]] = None
                 elif v in base and v in self._made:
                     saved[v] = None
-            inputs = tuple(copied.get(v, v) for v in node.inputs)
-            nodes.append(Node(node.op, inputs, node.outputs, node.attrs, node.where))
+            nodes.append(node.on(copied))
         return Kept(tuple(saved), tuple(nodes), tuple(b.nodes))
 
 
 def _traits_of(node: Node) -> _Traits:
     if not all(isinstance(v.type, TensorType) for v in (*node.inputs, *node.outputs)):
         return _Traits()
-    fresh = {v: Value(v.type) for v in (*node.inputs, *node.outputs)}
-    inputs = tuple(fresh[v] for v in dict.fromkeys(node.inputs))
-    outputs = tuple(fresh[v] for v in node.outputs)
-    own = Node(node.op, tuple(fresh[v] for v in node.inputs), outputs, node.attrs, node.where)
-    nodes = lower(Graph("node", inputs, (), (), (own,), outputs)).nodes
+    nodes = lower(Graph("node", tuple(dict.fromkeys(node.inputs)), (), (), (node,), node.outputs)).nodes
     cost, elementwise, exact = 0, True, False
     for n in nodes:
         if n.op.name == "map":

@@ -12,12 +12,8 @@ def total_bytes(values: Iterable[Value]) -> int:
     return sum(v.nbytes for v in values)
 
 
-class Liveness:
-    """Lifetimes of values, each with its views; at most ``most`` bytes are alive, behind node ``at``.
-
-    Invariant: ``reads`` are in order. ``shown`` values, the graph's results and new states, do not count: they are not
-    in the arena as a rule.
-    """
+class Lifetimes:
+    """For each value the owner of its buffer, in ``roots``; for each root its definition and its reads, in order."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -30,6 +26,17 @@ class Liveness:
             for v in node.outputs:
                 if roots[v] is v:
                     self.reads[v], self.made[v] = [], i
+
+
+class Liveness(Lifetimes):
+    """The bytes that are ``alive`` behind each node; at most ``most``, behind node ``at``.
+
+    ``shown`` values, the graph's results and new states, do not count: they are not in the arena as a rule.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        roots = self.roots
         self.shown = {roots[v] for v in (*graph.outputs, *(v for n in graph.nodes if n.op.writes for v in n.inputs))}
         change = [0] * (len(graph.nodes) + 1)
         for v, born in self.made.items():

@@ -1,11 +1,10 @@
 """Lowering: ops of the frontend become primitives, each by its own ``lower``."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kusari.ir import Arg, Builder, Graph, Node, Op, Value
-from kusari.ir.op import Attrs
-from kusari.ir.types import Type
+from kusari.ir import Arg, Builder, Graph, Node, Value, copied
 
 
 class LowerError(Exception):
@@ -21,17 +20,11 @@ def lower(graph: Graph) -> Graph:
     forms: dict[Any, _Form] = {}
     nodes: list[Node] = []
     replaced: dict[Value, Value] = {}
-    waiting = list(reversed(graph.nodes))
-    depth: dict[Node, int] = {}
+    waiting = [(node, 0) for node in reversed(graph.nodes)]
     state = graph.written()
     while waiting:
-        node = waiting.pop()
-        if any(v in replaced for v in node.inputs):
-            inputs = tuple(_follow(replaced, v) for v in node.inputs)
-            fresh = Node(node.op, inputs, node.outputs, node.attrs, node.where)
-            depth[fresh] = depth.pop(node, 0)
-            node = fresh
-        level = depth.pop(node, 0)
+        node, level = waiting.pop()
+        node = node.on({v: latest(replaced, v) for v in node.inputs})
         built = _expand(node, forms) if node.op.lower is not None else None
         if built is None:
             nodes.append(node)
@@ -48,52 +41,39 @@ def lower(graph: Graph) -> Graph:
             replaced[old] = new
             if old.hint and not new.hint and any(new in n.outputs for n in inner):
                 new.hint = old.hint
-        for n in reversed(inner):
-            depth[n] = level + 1
-            waiting.append(n)
+        waiting += [(n, level + 1) for n in reversed(inner)]
     # A lowered node may return a value that another lowered node made.
-    return graph.with_nodes(nodes, [_follow(replaced, v) for v in graph.outputs])
+    return graph.with_nodes(nodes, [latest(replaced, v) for v in graph.outputs])
 
 
-def _follow(replaced: dict[Value, Value], v: Value) -> Value:
+def latest(replaced: Mapping[Value, Value], v: Value) -> Value:
+    """Return the value that replaces ``v`` in the end, or ``v`` itself."""
     while v in replaced:
         v = replaced[v]
     return v
 
 
 class _Form(NamedTuple):
-    """Nodes of a lowering with operands by number: first the operands of the lowered node, then results in order."""
+    """The nodes of a lowering and its results, all but the operands on values of their own."""
 
-    nodes: list[tuple[Op, tuple[int, ...], tuple[tuple[Type, str], ...], Attrs]]
-    outputs: tuple[int, ...]
+    inputs: tuple[Value, ...]
+    nodes: list[Node]
+    outputs: tuple[Value, ...]
 
     @classmethod
     def of(cls, node: Node, inner: list[Node], outputs: tuple[Value, ...]) -> _Form | None:
         """The form of a lowering; None if it reads other values than the node does."""
-        number: dict[Value, int] = {}
-        for i, v in enumerate(node.inputs):
-            number.setdefault(v, i)
-        count = len(node.inputs)
-        rows: list[Any] = []
-        for n in inner:
-            if any(v not in number for v in n.inputs) or n.where != node.where:
-                return None
-            rows.append((n.op, tuple([number[v] for v in n.inputs]), tuple([(v.type, v.hint) for v in n.outputs]),
-                         n.attrs))
-            for v in n.outputs:
-                number[v] = count
-                count += 1
-        return cls(rows, tuple([number[v] for v in outputs])) if all(v in number for v in outputs) else None
+        known = {*node.inputs, *(v for n in inner for v in n.outputs)}
+        if not known.issuperset((*outputs, *(v for n in inner for v in n.inputs))) or any(
+                n.where != node.where for n in inner):
+            return None
+        new = {v: v for v in node.inputs}
+        return cls(node.inputs, copied(inner, new), tuple([new[v] for v in outputs]))
 
     def on(self, node: Node) -> tuple[list[Node], tuple[Value, ...]]:
         """The same lowering for another node."""
-        values = list(node.inputs)
-        nodes: list[Node] = []
-        for op, reads, made, attrs in self.nodes:
-            outputs = tuple([Value(t, hint) for t, hint in made])
-            nodes.append(Node(op, tuple([values[i] for i in reads]), outputs, attrs, node.where))
-            values += outputs
-        return nodes, tuple([values[i] for i in self.outputs])
+        new = dict(zip(self.inputs, node.inputs, strict=True))
+        return copied(self.nodes, new, node.where), tuple([new[v] for v in self.outputs])
 
 
 def _expand(node: Node, forms: dict[Any, _Form]) -> tuple[list[Node], tuple[Value, ...]] | None:

@@ -27,6 +27,7 @@ from kusari.ir import (
 from kusari.ir.stages import stages
 
 from .check_plan import check_plan
+from .liveness import Lifetimes
 from .overwrites import overwritable
 from .place import Block, place
 
@@ -48,8 +49,8 @@ def hoist_random(graph: Graph) -> Graph:
     return graph.with_nodes([*front, *rest])
 
 
-class _Life:
-    """For each value the owner of its buffer (``root``), and for each root its last read.
+class _Life(Lifetimes):
+    """Lifetimes, and places of values in each other.
 
     ``offset`` is the value's offset in the root's buffer. ``joint`` maps the roots that are computed inside the result
     of a ``concat`` to that result, with their offset. ``opaque`` and ``writes`` (by state) are nodes that run Python
@@ -57,41 +58,32 @@ class _Life:
     """
 
     def __init__(self, graph: Graph) -> None:
-        self.root = graph.roots()
+        super().__init__(graph)
         self.offset: dict[Value, int] = {}
         self.joint: dict[Value, tuple[Value, int]] = {}
-        self.reads: dict[Value, list[int]] = {v: [] for v in graph.sources()}
-        self.born: dict[Value, int] = {}
-        self.opaque: list[int] = []
+        self.opaque = [i for i, node in enumerate(graph.nodes) if node.op.is_opaque]
         self.writes: dict[Value, list[int]] = {}
         for i, node in enumerate(graph.nodes):
-            if node.op.is_opaque:
-                self.opaque.append(i)
             if node.op.writes and node.inputs:
                 self.writes.setdefault(node.inputs[0], []).append(i)
-            for v in node.inputs:
-                self.reads[self.root[v]].append(i)
             for v in node.outputs:
-                if self.root[v] is v:
-                    self.reads[v] = []
-                    self.born[v] = i
-                else:
+                if self.roots[v] is not v:
                     self.offset[v] = self.offset.get(node.inputs[0], 0) + view_offset(node)
-        self.outputs = {self.root[v] for v in graph.outputs}
+        self.outputs = {self.roots[v] for v in graph.outputs}
 
     def last(self, root: Value) -> float:
         """Index of the last node that reads it; infinite for a value that must stay."""
         if root in self.outputs:
             return inf
-        return self.reads[root][-1] if self.reads[root] else self.born.get(root, inf)
+        return self.reads[root][-1] if self.reads[root] else self.made.get(root, inf)
 
     def covers(self, v: Value) -> bool:
         """Whether a value takes all of the buffer of its root."""
-        return v.tensor.nbytes == self.root[v].tensor.nbytes
+        return v.tensor.nbytes == self.roots[v].tensor.nbytes
 
     def block(self, v: Value) -> Value:
         """The root of the buffer of ``v``: the ``concat`` for operands that are computed in place."""
-        root = self.root[v]
+        root = self.roots[v]
         return self.joint[root][0] if root in self.joint else root
 
     def join(self, graph: Graph, taken: Collection[Value]) -> None:
@@ -104,8 +96,8 @@ class _Life:
             if node.op.name != "concat" or node.output in taken:
                 continue
             for v, offset in zip(node.inputs, joint_offsets(node), strict=False):
-                root = self.root[v]
-                unfit = root not in self.born or root in taken or root in wholes or root in self.joint
+                root = self.roots[v]
+                unfit = root not in self.made or root in taken or root in wholes or root in self.joint
                 if unfit or not self.covers(v) or not v.tensor.size:
                     continue
                 self.joint[root] = node.output, offset
@@ -121,19 +113,17 @@ def _in_place(graph: Graph, life: _Life, assign: int) -> Value | None:
     """Return the root that ``assign`` writes if it may be computed in the state's own buffer, else None."""
     node = graph.nodes[assign]
     state, new = node.inputs
-    root = life.root[new]
-    if root in life.outputs or root not in life.born or root.tensor.dtype != state.tensor.dtype:
+    root = life.roots[new]
+    if root in life.outputs or root not in life.made or root.tensor.dtype != state.tensor.dtype:
         return None
-    born = life.born[root]
+    born = life.made[root]
     maker = graph.nodes[born]
     if maker.op.is_opaque or not life.covers(new):
         return None
     allowed = overwritable(maker, maker.outputs.index(root))
-    reads = life.reads[state]
-    after = bisect_right(reads, born)
-    if after - bisect_left(reads, born) > sum(life.root[maker.inputs[i]] is state for i in allowed):
+    if any(life.roots[v] is state and i not in allowed for i, v in enumerate(maker.inputs)):
         return None  # it reads the state through another view too
-    if after < len(reads) and reads[after] < assign or _next(life.opaque, born) < assign:
+    if _next(life.reads[state], born) < assign or _next(life.opaque, born) < assign:
         return None
     last = life.reads[root][-1] if life.reads[root] else -1
     written = _next(life.writes[state], assign)
@@ -196,9 +186,9 @@ class _Planner:
 
     def outputs(self, copy_out_below: int, kept: Collection[Value]) -> None:
         """Outputs own an external buffer, but for small ones and those in ``kept``, which are copied."""
-        roots = {self.life.root[v] for v in kept}
+        roots = {self.life.roots[v] for v in kept}
         for v in self.graph.outputs:
-            root = self.life.root[v]
+            root = self.life.roots[v]
             large = isinstance(v.type, TensorType) and v.type.nbytes >= copy_out_below
             if large and root not in self.slots and root not in roots:
                 self.slots[root] = External(len(self.externals))
@@ -248,7 +238,7 @@ class _Planner:
             return None
         life, allowed = self.life, overwritable(node, output)
         for i in allowed:
-            root = life.root[node.inputs[i]]
+            root = life.roots[node.inputs[i]]
             if root not in self.open or life.last(root) != at or not life.covers(node.inputs[i]):
                 continue
             reads = life.reads[root]
@@ -263,5 +253,5 @@ class _Planner:
         end = place([b for b in self._blocks if b.size])
         self.slots.update((v, Arena(block.offset + offset)) for v, (block, offset) in self.parts.items())
         every = {v: moved(self.slots[r], self.life.offset.get(v, 0))
-                 for v, r in self.life.root.items() if r in self.slots}
+                 for v, r in self.life.roots.items() if r in self.slots}
         return Plan(self.graph, every, tuple(self.externals), end)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kusari.ir import Graph, Node, Value
 
@@ -100,17 +100,12 @@ def schedule(keys: Sequence[int], before: Sequence[Iterable[int]]) -> list[int]:
     return order
 
 
-def arrange(graph: Graph, made: Sequence[Node], origins: Sequence[Sequence[int]]) -> Graph:
-    """Return ``graph`` with the nodes ``made``, ordered by data, effects and state.
+def arrange(graph: Graph, made: Sequence[Sequence[Node]], origins: Sequence[Sequence[int]]) -> Graph:
+    """Return ``graph`` with the runs of nodes ``made``, each in order and consecutive, by data, effects and state.
 
     ``origins[k]`` are the indices of the nodes of ``graph`` that ``made[k]`` replaces; nodes without a replacement are
     gone.
     """
-    return arrange_runs(graph, [(node,) for node in made], origins)
-
-
-def arrange_runs(graph: Graph, made: Sequence[Sequence[Node]], origins: Sequence[Sequence[int]]) -> Graph:
-    """The same where runs of several nodes, in order and consecutive, replace some nodes of ``graph``."""
     place = {i: k for k, own in enumerate(origins) for i in own}
     producer = {v: k for k, run in enumerate(made) for n in run for v in n.outputs}
     before = [dict.fromkeys(p for n in run for v in n.inputs if (p := producer.get(v, k)) != k)
@@ -158,21 +153,8 @@ class Partition:
         group, place = self.group, self._place
         if place[a] > place[b]:
             a, b = b, a
-        low = place[a]
-        seen = {b}
-        stack = [g for node in self._needs[b] if place[g := group[node]] > low]
-        while stack:
-            g = stack.pop()
-            if g in seen:
-                continue
-            seen.add(g)
-            for node in self._needs[g]:
-                other = group[node]
-                if other == a:
-                    return False
-                if place[other] > low and other not in seen:
-                    stack.append(other)
-        return True
+        between = self._behind((b,), place[a]).difference((b,))
+        return all(group[node] != a for g in between for node in self._needs[g])
 
     def are_independent(self, groups: Sequence[int]) -> bool:
         """Whether no path leads from one of the groups to another, so that they may become one."""
@@ -203,6 +185,31 @@ class Partition:
                 self._needs[a].update(self._needs[b])
         self.members[a] = sorted([i for g in groups for i in self.members[g]])
         return a
+
+    def join_runs(self, nodes: Iterable[int]) -> list[list[int]]:
+        """Join nodes to runs that do not wait for each other: each joins the last run or, if it may not, begins one.
+
+        Nodes of groups with other members begin one as well.
+        """
+        nodes = list(nodes)
+        every = [self.group[i] for i in nodes]
+        if all(len(self.members[g]) == 1 for g in every) and self.are_independent(every):
+            self.join(*every)
+            return [nodes]
+        runs: list[list[int]] = []
+        for i in nodes:
+            groups = [self.group[runs[-1][0]], self.group[i]] if runs else []
+            if groups and len(self.members[groups[1]]) == 1 and self.are_independent(groups):
+                self.join(*groups)
+                runs[-1].append(i)
+            else:
+                runs.append([i])
+        return runs
+
+    def arranged(self, graph: Graph, made: Mapping[int, Sequence[Node]]) -> Graph:
+        """Return ``graph`` with runs of nodes ``made`` for groups; every other group is a single node."""
+        groups = sorted(set(self.group))  # the number of a group is its first member
+        return arrange(graph, [made.get(g, graph.nodes[g:g + 1]) for g in groups], [self.members[g] for g in groups])
 
     def _leave(self, g: int) -> None:
         """Free the position of a group."""

@@ -5,7 +5,7 @@ Blocks are placed as they are born, by best fit, and if that wastes bytes, the l
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -24,74 +24,33 @@ class Block:
     offset: int = 0
 
 
-class _Space:
-    """A growing block with holes: best fit, neighbours joined."""
+def _offsets(blocks: Sequence[Block], order: Sequence[int], best: bool) -> tuple[list[int], int]:
+    """Offsets of blocks that choose in ``order``, and the end of the last one: each between those placed before it.
 
-    def __init__(self) -> None:
-        self.end = 0
-        self._holes: list[tuple[int, int]] = []  # (offset, size), sorted
-
-    def take(self, size: int) -> int:
-        """Return the offset of ``size`` bytes: the smallest hole that holds them, or the end."""
-        best = min((hole for hole in self._holes if hole[1] >= size), key=lambda hole: hole[1], default=None)
-        if best is not None:
-            self._holes.remove(best)
-            if best[1] > size:
-                insort(self._holes, (best[0] + size, best[1] - size))
-            return best[0]
-        start = self.end
-        if self._holes and sum(self._holes[-1]) == self.end:
-            start = self._holes.pop()[0]
-        self.end = start + size
-        return start
-
-    def give(self, offset: int, size: int) -> None:
-        """Free the bytes."""
-        before = next((hole for hole in self._holes if sum(hole) == offset), None)
-        after = next((hole for hole in self._holes if hole[0] == offset + size), None)
-        if before is not None:
-            self._holes.remove(before)
-            offset, size = before[0], before[1] + size
-        if after is not None:
-            self._holes.remove(after)
-            size += after[1]
-        insort(self._holes, (offset, size))
-
-
-def _in_order(blocks: Sequence[Block]) -> tuple[list[int], int]:
-    """Offsets as blocks are born, and the end of the last one: bytes freed last, in a cache still, are used first."""
-    space = _Space()
-    offsets: list[int] = []
-    alive: list[tuple[float, int]] = []  # (dies, block), sorted
-    for i, block in enumerate(blocks):
-        while alive and alive[0][0] < block.born:
-            gone = alive.pop(0)[1]
-            space.give(offsets[gone], blocks[gone].size)
-        offsets.append(space.take(block.size))
-        insort(alive, (block.dies, i))
-    return offsets, space.end
-
-
-def _by_weight(blocks: Sequence[Block], weight: Callable[[Block], float]) -> tuple[list[int], int]:
-    """Offsets when heavy blocks choose first: each as low as possible among blocks that are alive at the same time.
-
-    Source: Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference" (2020), greedy by size.
+    It takes the smallest gap that holds it, or the lowest, among blocks that are alive at the same time. In the order
+    of birth blocks that have died are forgotten.
     """
     offsets = [0] * len(blocks)
     placed: list[tuple[int, int, int, float]] = []  # (offset, end, born, dies), sorted
     end = 0
-    for i in sorted(range(len(blocks)), key=lambda i: (-weight(blocks[i]), i)):
-        block = blocks[i]
-        born, dies, size = block.born, block.dies, block.size
-        at = 0
+    for i in order:
+        born, dies, size = blocks[i].born, blocks[i].dies, blocks[i].size
+        if best:
+            placed = [other for other in placed if other[3] >= born]
+        at, least_gap = 0, inf
+        found = -1
         for start, stop, first, last in placed:
             if first <= dies and born <= last:
-                if start - at >= size:
-                    break
+                if size <= start - at < least_gap:
+                    found, least_gap = at, start - at
+                    if not best:
+                        break
                 at = max(at, stop)
-        offsets[i] = at
-        end = max(end, at + size)
-        insort(placed, (at, at + size, born, dies))
+        if found < 0 or best and size <= end - at < least_gap:
+            found = at
+        offsets[i] = found
+        end = max(end, found + size)
+        insort(placed, (found, found + size, born, dies))
     return offsets, end
 
 
@@ -108,22 +67,20 @@ def least(blocks: Sequence[Block]) -> int:
     return most
 
 
-def _size(block: Block) -> float:
-    return block.size
-
-
-def _volume(block: Block) -> float:
-    """Size times lifetime: large, short-lived blocks such as scratch of kernels pack closer in this order."""
-    return block.size * (block.dies - block.born + 1)
-
-
 def place(blocks: Sequence[Block]) -> int:
-    """Give offsets to the blocks, which come as they are born; returns the end of the last one."""
-    offsets, end = _in_order(blocks)
+    """Give offsets to the blocks, which come as they are born; returns the end of the last one.
+
+    In that order bytes freed last, in a cache still, are used first. Source of the others: Pisarchyk and Lee,
+    "Efficient Memory Management for Deep Neural Net Inference" (2020), greedy by size.
+    """
+    offsets, end = _offsets(blocks, range(len(blocks)), True)
     bound = least(blocks)
-    for weight in (_size, _volume):
+    sizes: list[float] = [b.size for b in blocks]
+    volumes = [b.size * (b.dies - b.born + 1) for b in blocks]  # so large, short-lived scratch of kernels packs closer
+    for weights in (sizes, volumes):
         if end - bound > max(LEAST_WASTE_BYTES, bound * WASTE_SHARE) and len(blocks) <= MANY_BLOCKS:
-            other, smaller = _by_weight(blocks, weight)
+            heavy = sorted(range(len(blocks)), key=lambda i: (-weights[i], i))
+            other, smaller = _offsets(blocks, heavy, False)
             if smaller < end:
                 offsets, end = other, smaller
     for block, offset in zip(blocks, offsets, strict=True):

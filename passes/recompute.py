@@ -12,7 +12,7 @@ from math import inf
 
 from kusari.ir import Graph, Value
 
-from .cut import Cut, Needed, Recomputed
+from .cut import Cut, Recomputed
 from .liveness import Liveness
 from .slices import Slices
 from .tidy import remove_dead
@@ -172,16 +172,3 @@ def choose(ways: Iterator[Recomputed], budget: Budget, now: int,
         found = within
     n, best = min(((n, way) for n, way in found if n <= enough), key=lambda each: (each[1].picoseconds, each[0]))
     return best, n
-
-
-def keeping(graph: Graph, cut: int, kept: Collection[Value]) -> Recomputed:
-    """Return the graph in which only ``kept`` crosses the cut, with the values that must cross besides."""
-    return Cut(graph, cut).attempt(kept)
-
-
-def from_kept(graph: Graph, cut: int, kept: Collection[Value]) -> Recomputed | None:
-    """Return the graph in which nothing but ``kept`` crosses the cut; None if that is not enough."""
-    try:
-        return Cut(graph, cut).rebuild(kept)
-    except Needed:
-        return None

@@ -10,7 +10,8 @@ from kusari.ir.alignment import Alignment, NotANest, align, is_squeeze
 from kusari.ir.nest import TRANSCENDENTAL
 from kusari.ir.product import ROOTS, epilogue_of, product_of
 
-from .order import Partition, dependencies, written_values
+from .analysis import Uses
+from .order import Partition, dependencies
 
 MAX_CALLS = 400          # scalar calls of one kernel: compile time
 NEAR_ELEMENTS = 8        # between neighbours in a slice that a nest reads in place, at most
@@ -91,7 +92,7 @@ def _within(part: Sequence[int], whole: Sequence[int]) -> bool:
     return all(n in rest for n in part)
 
 
-class Regions:
+class Regions(Uses):
     """Grows regions of a graph node by node in execution order.
 
     Invariant: every region is a single node, a legal nest, or a root with elementwise nodes on its product; the regions
@@ -99,24 +100,16 @@ class Regions:
     """
 
     def __init__(self, graph: Graph, epilogues: bool = True) -> None:
-        self.graph = graph
-        self.nodes = graph.nodes
-        self.index = {v: i for i, n in enumerate(graph.nodes) for v in n.outputs}
-        self.written = written_values(graph)
+        super().__init__(graph)
         # A copy of a free node runs where its consumer does, which may be after its operand was written.
         self.free = [is_free(n) and not any(v in self.written for v in n.inputs) for n in graph.nodes]
         self.nest = [fits_a_nest(n) for n in graph.nodes]
         self.root = [epilogues and is_root(n) for n in graph.nodes]
         self.costly = [is_expensive(n) for n in graph.nodes]
         self.calls = [calls(n) for n in graph.nodes]
-        self.kept = dict.fromkeys(graph.outputs)
         self.partition = Partition(self._needs(dependencies(graph)))
-        self.users: dict[Value, list[int]] = {}
-        for i, n in enumerate(graph.nodes):
-            for v in dict.fromkeys(n.inputs):
-                self.users.setdefault(v, []).append(i)
         self.update = self._updates()
-        self.rooted = list(self.root)  # by group: whether a member is a root
+        self.rooted = {i for i, root in enumerate(self.root) if root}  # all nodes of their regions
         self._kinds = [-1] * len(self.nodes)
         self._known_kinds: dict[Any, int] = {}
         self._verdicts: dict[tuple[int, ...], bool] = {}
@@ -146,32 +139,28 @@ class Regions:
 
     def source(self, v: Value) -> Value:
         """The value behind ``v`` and the free nodes that only change its shape."""
-        while v in self.index and self._shows(self.index[v]):
-            v = self.nodes[self.index[v]].inputs[0]
+        while (i := self.made.get(v, -1)) >= 0 and self.free[i] and (
+                self.nodes[i].op.name in ("reshape", "broadcast_to")):
+            v = self.nodes[i].inputs[0]
         return v
-
-    def _shows(self, i: int) -> bool:
-        """Whether a free node shows its operand, all of it."""
-        return self.free[i] and self.nodes[i].op.name in ("reshape", "broadcast_to")
 
     def readers(self, v: Value) -> tuple[int, ...]:
         """The nodes that read ``v``, directly or through free nodes; -1 is the caller of the graph."""
-        known = self._readers.get(v)
-        if known is not None:
-            return known
+        if v in self._readers:
+            return self._readers[v]
         found: dict[int, None] = {}
         stack = [v]
         while stack:
             u = stack.pop()
-            if u in self.kept:
+            if u in self.outputs:
                 found[-1] = None
             for j in self.users.get(u, ()):
                 if self.free[j]:
                     stack.append(self.nodes[j].output)
                 else:
                     found[j] = None
-        self._readers[v] = result = tuple(found)
-        return result
+        self._readers[v] = tuple(found)
+        return self._readers[v]
 
     def body(self, members: Sequence[int]) -> list[int]:
         """The members, and the free nodes in front of members in a nest, in execution order.
@@ -192,13 +181,13 @@ class Regions:
         stack = [i]
         while stack:
             for v in self.nodes[stack.pop()].inputs:
-                j = self.index.get(v, -1)
+                j = self.made.get(v, -1)
                 if j >= 0 and self.free[j] and j not in found:
                     found[j] = None
                     if self.nodes[j].op.name != "slice":
                         stack.append(j)
-        self._fronts[i] = result = tuple(found)
-        return result
+        self._fronts[i] = tuple(found)
+        return self._fronts[i]
 
     def escaping(self, members: Sequence[int]) -> list[Value]:
         """The values of ``members`` with readers outside."""
@@ -228,10 +217,9 @@ class Regions:
             return False
         # Steps of a loop ask the same question again and again.
         form = (int(growing), *self.form(body, outputs))
-        verdict = self._verdicts.get(form)
-        if verdict is None:
-            verdict = self._verdicts[form] = self._fits(members, body, outputs, entering, growing)
-        return verdict
+        if form not in self._verdicts:
+            self._verdicts[form] = self._fits(members, body, outputs, entering, growing)
+        return self._verdicts[form]
 
     def form(self, body: Sequence[int], outputs: Sequence[Value]) -> tuple[int, ...]:
         """The computation of a body, in numbers: equal for equal bodies."""
@@ -267,9 +255,9 @@ class Regions:
 
     def _returns(self, members: Sequence[int], entering: Sequence[Value]) -> bool:
         """Whether a member's value comes in again through free nodes outside, as a slice of it that is sliced again."""
-        stack = [self.index[v] for v in entering if v in self.index and self.free[self.index[v]]]
+        stack = [self.made[v] for v in entering if v in self.made and self.free[self.made[v]]]
         while stack:
-            found = [self.index[v] for v in self.nodes[stack.pop()].inputs if v in self.index]
+            found = [self.made[v] for v in self.nodes[stack.pop()].inputs if v in self.made]
             if any(j in members for j in found):
                 return True
             stack += [j for j in found if self.free[j]]
@@ -308,14 +296,11 @@ class Regions:
         for i, root in enumerate(self.root):
             if root:
                 self._grow_epilogue(i)
-        for i, inside in enumerate(self.nest):
-            if inside and not self._has_root(i):
-                for j in self._producers(i):
-                    self._try(j, i)
-        for i, inside in enumerate(self.nest):
-            if inside and not self._has_root(i):
-                for j in self._siblings(i):
-                    self._try(j, i)
+        for others in (self._producers, self._siblings):
+            for i, inside in enumerate(self.nest):
+                if inside and i not in self.rooted:
+                    for j in others(i):
+                        self._try(j, i)
         return self.partition
 
     def _grow_epilogue(self, root: int) -> None:
@@ -340,32 +325,25 @@ class Regions:
                 if self.legal(wider) and self._worth_storing(self.escaping(wider)):
                     best = len(members)
         if best > 1:
-            self._join(*(p.group[i] for i in members[:best]))
+            self.rooted.update(p.members[p.join(*(p.group[i] for i in members[:best]))])
 
     def _worth_storing(self, outputs: Sequence[Value]) -> bool:
         """Whether a product's kernel should write all of ``outputs``: none that its readers could compute as well."""
-        return all(self.costly[self.index[v]] or any(j < 0 or not self.nest[j] for j in self.readers(v))
+        return all(self.costly[self.made[v]] or any(j < 0 or not self.nest[j] for j in self.readers(v))
                    for v in outputs[1:])
 
     def _producers(self, i: int) -> list[int]:
         """The nodes whose results node ``i`` reads, the latest first."""
-        found = [self.index.get(self.source(v), -1) for v in self.nodes[i].inputs]
-        return sorted({j for j in found if j >= 0 and self.nest[j] and not self._has_root(j)}, reverse=True)
-
-    def _has_root(self, i: int) -> bool:
-        return self.rooted[self.partition.group[i]]
-
-    def _join(self, *groups: int) -> None:
-        rooted = any(self.rooted[g] for g in groups)
-        self.rooted[self.partition.join(*groups)] = rooted
+        found = [self.made.get(self.source(v), -1) for v in self.nodes[i].inputs]
+        return sorted({j for j in found if j >= 0 and self.nest[j] and j not in self.rooted}, reverse=True)
 
     def _siblings(self, i: int) -> list[int]:
         """The latest few nodes before ``i`` that read a tensor it reads; ``arange`` does not count as one."""
         found: dict[int, None] = {}
         for v in map(self.source, self.nodes[i].inputs):
-            made = self.index.get(v)
+            made = self.made.get(v)
             if v.tensor.size > 1 and (made is None or self.nodes[made].op.name != "arange"):
-                readers = [r for r in self.readers(v) if 0 <= r < i and self.nest[r] and not self._has_root(r)]
+                readers = [r for r in self.readers(v) if 0 <= r < i and self.nest[r] and r not in self.rooted]
                 found.update(dict.fromkeys(readers[-SIBLING_READERS:]))
         return sorted(found, reverse=True)
 
@@ -377,7 +355,7 @@ class Regions:
         if not self._compatible(j, i) or not p.can_join(a, b):
             return
         if self.legal(sorted(p.members[a] + p.members[b])):
-            self._join(a, b)
+            p.join(a, b)
 
     def _compatible(self, j: int, i: int) -> bool:
         """A quick test: of two nodes in one nest, the smaller domain is a part of the larger one."""
@@ -388,12 +366,10 @@ class Regions:
 
     def _largest(self, i: int) -> tuple[int, ...]:
         """The extents above 1 of the largest tensor that a node reads or writes."""
-        found = self._thin.get(i)
-        if found is None:
+        if i not in self._thin:
             node = self.nodes[i]
-            found = _thin(max([v.shape for v in (*node.inputs, *node.outputs)], key=_points))
-            self._thin[i] = found
-        return found
+            self._thin[i] = _thin(max([v.shape for v in (*node.inputs, *node.outputs)], key=_points))
+        return self._thin[i]
 
 
 def _points(shape: tuple[int, ...]) -> tuple[int, int]:

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from kusari.ir import Builder, Graph, Node, TensorType, Value
 
+from .lower import latest
 from .order import made_for_caller
 
 
@@ -112,18 +114,11 @@ def rewrite(graph: Graph, rules: Mapping[str, Sequence[Rule]]) -> Graph:
     sweep = _Sweep(graph)
     nodes: list[Node] = []
     replaced: dict[Value, Value] = {}
-
-    def follow(v: Value) -> Value:
-        while v in replaced:
-            v = replaced[v]
-        return v
-
     budget = 1000 + 200 * len(graph.nodes)
     waiting = list(reversed(graph.nodes))
     while waiting:
         node = waiting.pop()
-        if any(v in replaced for v in node.inputs):
-            node = Node(node.op, tuple(map(follow, node.inputs)), node.outputs, node.attrs, node.where)
+        node = node.on({v: latest(replaced, v) for v in node.inputs})
         built = None if node.has_effect else _first(sweep, node, rules.get(node.op.name, ()))
         if built is None:
             nodes.append(node)
@@ -137,13 +132,11 @@ def rewrite(graph: Graph, rules: Mapping[str, Sequence[Rule]]) -> Graph:
             replaced[old] = new
             sweep.replace(old, new, node, inner)
         waiting.extend(reversed(inner))
-    consts = graph.consts + tuple((v, sweep.consts[v]) for v in sweep.added)
-    result = graph.with_nodes(nodes, [follow(v) for v in graph.outputs])
-    if sweep.added:
-        used = {v for n in result.nodes for v in n.inputs} | set(result.outputs)
-        consts = tuple(c for c in consts if c[0] in used or c in graph.consts)
-        return Graph(result.name, result.inputs, result.params, consts, result.nodes, result.outputs)
-    return result
+    result = graph.with_nodes(nodes, [latest(replaced, v) for v in graph.outputs])
+    if not sweep.added:
+        return result
+    used = {v for n in result.nodes for v in n.inputs} | set(result.outputs)
+    return replace(result, consts=(*graph.consts, *((v, sweep.consts[v]) for v in sweep.added if v in used)))
 
 
 def _first(sweep: _Sweep, node: Node, rules: Sequence[Rule]) -> tuple[list[Node], tuple[Value, ...]] | None:

@@ -1,9 +1,11 @@
 """Merging kernels that differ little: the first and the last step of a loop run the kernels of those between."""
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
-from kusari.ir import Arg, Call, Expr, Graph, Node, Value, structure, substitute
+from kusari.ir import Arg, Call, Expr, Graph, Node, Value, fold, structure, substitute, used_args
 from kusari.ir.product import ROOTS
 
 from .canonical import canonical
@@ -17,12 +19,9 @@ def share_bodies(graph: Graph) -> Graph:
 
     A part leaves out an output, which then has no reader, or a term of a sum, which is then a constant zero.
     """
-    count: dict[Graph, int] = {}
-    by_form = {structure(n.attrs["body"]): n.attrs["body"] for n in graph.nodes if n.op.name == "fused"}
-    for n in graph.nodes:
-        if n.op.name == "fused":
-            body = by_form[structure(n.attrs["body"])]
-            count[body] = count.get(body, 0) + 1
+    bodies: list[Graph] = [n.attrs["body"] for n in graph.nodes if n.op.name == "fused"]
+    by_form = {structure(body): body for body in bodies}
+    count = Counter([by_form[structure(body)] for body in bodies])
     zeros = {v.type: v for v, a in graph.consts if v.tensor.size > 1 and not a.any()}
     instead: dict[Graph, tuple[Graph, Graph, Value | None]] = {}
     for whole in count:
@@ -45,7 +44,8 @@ def share_bodies(graph: Graph) -> Graph:
                 known[left] = zeros[left.type]
             made = dict(zip(part.outputs, n.outputs, strict=True))
             outputs = tuple(made.get(v) or Value(v.type, v.hint) for v in whole.outputs)
-            nodes[i] = Node(n.op, tuple(known[v] for v in whole.inputs), outputs, {"body": whole}, n.where)
+            inputs = tuple([known[v] for v in whole.inputs])
+            nodes[i] = replace(n, inputs=inputs, outputs=outputs, attrs={"body": whole})
     return graph.with_nodes(nodes) if any(a is not b for a, b in zip(nodes, graph.nodes, strict=True)) else graph
 
 
@@ -79,36 +79,20 @@ def _without(whole: Graph, term: Value) -> Graph | None:
         found = True
         expr = substitute(expr, [Arg(i - (i > at)) for i in range(len(n.inputs))])
         if not isinstance(expr, Arg):
-            nodes.append(Node(n.op, rest, n.outputs, {**n.attrs, "expr": expr}, n.where))
+            nodes.append(replace(n, inputs=rest, attrs={**n.attrs, "expr": expr}))
         elif n.output in whole.outputs or rest[expr.index].type != n.output.type:
             return None
         else:
             same[n.output] = rest[expr.index]
     if not found:
         return None
-    nodes = [Node(n.op, tuple(same.get(v, v) for v in n.inputs), n.outputs, n.attrs, n.where) for n in nodes]
-    part = canonical(Graph(whole.name, whole.inputs, (), (), tuple(nodes), whole.outputs))
+    part = canonical(Graph(whole.name, whole.inputs, (), (), tuple([n.on(same) for n in nodes]), whole.outputs))
     return part if len(part.inputs) == len(whole.inputs) - 1 else None
 
 
 def _less(expr: Expr, at: int) -> Expr | None:
-    """``expr`` where operand ``at``, which is a term of a sum and nothing else, is zero."""
-    if sum(e == Arg(at) for e in _every(expr)) != 1:
-        return None
-
-    def go(e: Expr) -> Expr:
-        if not isinstance(e, Call):
-            return e
-        if e.fn == "add" and Arg(at) in e.args:
-            return e.args[1 - e.args.index(Arg(at))]
-        return Call(e.fn, tuple(map(go, e.args)))
-    left = go(expr)
-    return None if Arg(at) in _every(left) else left
-
-
-def _every(expr: Expr) -> Iterator[Expr]:
-    """All expressions inside ``expr``, as often as they occur."""
-    yield expr
-    if isinstance(expr, Call):
-        for e in expr.args:
-            yield from _every(e)
+    """``expr`` where operand ``at``, which is a term of sums and nothing else, is zero."""
+    term = Arg(at)
+    left: Expr = fold(expr, lambda e: e, lambda fn, xs: (
+        xs[1 - xs.index(term)] if fn == "add" and term in xs else Call(fn, tuple(xs))))
+    return None if left == expr or at in used_args(left) else left

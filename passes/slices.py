@@ -7,6 +7,7 @@ give the same bits.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from typing import Any
 
 from kusari.ir import FUSED, Graph, Node, Value, copied, structure
@@ -135,11 +136,10 @@ def _part(body: Graph, output: int, known: frozenset[int]) -> Pieces | None:
         return None
     entering = tuple([places[v] for v in part.inputs])
     part = on_own_values(part)
-    try:
+    with suppress(NotANest):
         nest_of(part)
-    except NotANest:
-        return None
-    return part, entering
+        return part, entering
+    return None
 
 
 def _joined(one: Graph, two: Graph, place: tuple[int, ...]) -> Pieces | None:
@@ -156,16 +156,13 @@ def _joined(one: Graph, two: Graph, place: tuple[int, ...]) -> Pieces | None:
     nodes += copied(two.nodes, behind)
     outputs = tuple([behind[v] for v in two.outputs])
     made = canonical(Graph(two.name, tuple(entering.values()), (), (), tuple(nodes), outputs))
-    if len(made.inputs) + len(made.outputs) > MAX_BUFFERS:
-        return None
-    try:
-        before, after = nest_of(two), nest_of(made)
-    except NotANest:
-        return None
-    if (before.size, before.stages) != (after.size, after.stages):
-        return None
     at = {v: i for i, v in entering.items()}
-    return made, tuple([at[v] for v in made.inputs])
+    with suppress(NotANest):
+        before, after = nest_of(two), nest_of(made)
+        if (before.size, before.stages) == (after.size, after.stages) and (
+                len(made.inputs) + len(made.outputs) <= MAX_BUFFERS):
+            return made, tuple([at[v] for v in made.inputs])
+    return None
 
 
 def is_nest(node: Node) -> bool:

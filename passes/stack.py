@@ -5,13 +5,12 @@ of ``x``, nearly all zeros, so that a loop's time would grow with the square of 
 """
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from kusari.ir import Builder, Graph, Node, Value
 
 from .algebra import simplify_algebra
-from .analysis import Analysis, in_place_of, rewrite_sums, total
+from .analysis import Analysis, Terms, in_place_of, rewrite_sums, total, with_runs
 from .order import written_values
 
 FEWEST_STEPS = 8  # of an axis that is brought to the front: fewer, as gates of an LSTM, are read where they lie
@@ -33,17 +32,14 @@ def stack_pads(graph: Graph) -> Graph:
     return graph if stacked is graph else simplify_algebra(stacked)
 
 
-def _stacked(analysis: Analysis, root: Node, leaves: Sequence[Value]) -> tuple[list[Node], list[int]] | None:
-    """The nodes of the sum with fewer terms, and the nodes that they replace; None if nothing changes."""
-    b = Builder(root.where)
-    nodes = analysis.graph.nodes
-    count = Counter(leaves)
+def _stacked(analysis: Analysis, b: Builder, leaves: Terms) -> tuple[list[Value], list[int]] | None:
+    """Fewer terms of the same sum, and the nodes that they replace; None if nothing changes."""
+    nodes = analysis.nodes
     terms: list[Value] = []
     found: dict[int, dict[tuple[int, int], list[int]]] = {}  # axis: (start, stop): makers, in the order of the sum
-    for v in leaves:
-        j = analysis.made.get(v, -1)
-        pad = j >= 0 and nodes[j].op.name == "pad_slice" and count[v] == 1 and analysis.only_reader(v) >= 0
-        axis = _cut(nodes[j], v.shape) if pad and nodes[j].inputs[0] not in analysis.written else -1
+    for v, j in leaves:
+        pad = j >= 0 and nodes[j].op.name == "pad_slice" and nodes[j].inputs[0] not in analysis.written
+        axis = _cut(nodes[j], v.shape) if pad else -1
         if axis < 0:
             terms.append(v)
         else:
@@ -66,16 +62,13 @@ def _stacked(analysis: Analysis, root: Node, leaves: Sequence[Value]) -> tuple[l
         for run in runs:
             pieces = [total(b, [nodes[j].inputs[0] for j in places[place]]) for place in run]
             y = b.concat(pieces, axis) if len(run) > 1 else pieces[0]
-            shape = leaves[0].shape
+            shape = leaves[0][0].shape
             starts, stops = [0] * len(shape), list(shape)
             starts[axis], stops[axis] = run[0][0], run[-1][1]
             whole = (starts[axis], stops[axis]) == (0, shape[axis])
             terms.append(y if whole else b.one("pad_slice", y, shape=shape, starts=tuple(starts), stops=tuple(stops),
                                                steps=(1,) * len(shape)))
-    if len(terms) >= len(leaves):
-        return None
-    total(b, terms)
-    return in_place_of(root, b.nodes), used
+    return (terms, used) if len(terms) < len(leaves) else None
 
 
 # Axes
@@ -107,10 +100,7 @@ def lead_axes(graph: Graph) -> Graph:
         for i in own:
             instead[i] = [*made, *_step(graph.nodes[i], axis, front)]
             made = []
-    if not instead:
-        return graph
-    return simplify_algebra(graph.with_nodes([n for i, node in enumerate(graph.nodes)
-                                              for n in instead.get(i, (node,))]))
+    return simplify_algebra(with_runs(graph, instead)) if instead else graph
 
 
 def _stack(node: Node, axis: int) -> list[Node]:

@@ -1,31 +1,37 @@
 """Clean-up: dead code elimination, common subexpression elimination, constant folding."""
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from kusari.ir import Graph, Node, TensorType, Value
 
-from .order import made_for_caller
+from .order import Versions, made_for_caller
 
 FOLD_ELEMENTS = 256  # constants larger than this are computed at every call rather than kept
 
 
 def remove_dead(graph: Graph) -> Graph:
     """Remove nodes without effect and constants whose values have no reader."""
-    needed = set(graph.outputs)
-    kept: list[Node] = []
-    for node in reversed(graph.nodes):
-        if node.has_effect or any(v in needed for v in node.outputs):
-            kept.append(node)
-            needed.update(node.inputs)
-    kept.reverse()
-    result = graph.with_nodes(kept)
-    consts = tuple(c for c in graph.consts if c[0] in needed)
-    if len(consts) == len(graph.consts):
-        return result
-    return Graph(result.name, result.inputs, result.params, consts, result.nodes, result.outputs)
+    kept = needed(graph.nodes, graph.outputs)
+    read = {v for i in kept for v in graph.nodes[i].inputs}.union(graph.outputs)
+    result = graph.with_nodes([graph.nodes[i] for i in kept])
+    consts = tuple(c for c in graph.consts if c[0] in read)
+    return result if len(consts) == len(graph.consts) else replace(result, consts=consts)
+
+
+def needed(nodes: Sequence[Node], outputs: Iterable[Value]) -> list[int]:
+    """Return the numbers of the nodes with effects, and of those whose values they or ``outputs`` need, in order."""
+    read = set(outputs)
+    found: list[int] = []
+    for i in range(len(nodes) - 1, -1, -1):
+        if nodes[i].has_effect or not read.isdisjoint(nodes[i].outputs):
+            found.append(i)
+            read.update(nodes[i].inputs)
+    return found[::-1]
 
 
 def merge_common(graph: Graph) -> Graph:
@@ -40,22 +46,16 @@ def merge_common(graph: Graph) -> Graph:
             key = (v.type, array.tobytes())
             if consts.setdefault(key, v) is not v:
                 replaced[v] = consts[key]
-    written = dict.fromkeys(graph.written(), 0)
-    state = {v: r for v, r in graph.roots().items() if r in written}
-    for node in graph.nodes:
-        if any(v in replaced for v in node.inputs):
-            inputs = tuple(replaced.get(v, v) for v in node.inputs)
-            node = Node(node.op, inputs, node.outputs, node.attrs, node.where)
-        if node.op.writes and node.inputs:
-            written[node.inputs[0]] += 1
+    versions = Versions(graph)
+    for i, node in enumerate(graph.nodes):
+        node = node.on(replaced)
         if node.has_effect or node.op.key is None:
             nodes.append(node)
             continue
-        versions = tuple(written[state[v]] for v in node.inputs if v in state)
-        attrs = frozen.get(id(node.attrs))
-        if attrs is None:
+        if (attrs := frozen.get(id(node.attrs))) is None:
             attrs = frozen[id(node.attrs)] = node.op.key(node.attrs)
-        key = (node.op, attrs, node.inputs, tuple([v.type for v in node.outputs]), versions)
+        key = (node.op, attrs, node.inputs, tuple([v.type for v in node.outputs]),
+               tuple([versions.before(i, v) for v in node.inputs]))
         first = known.setdefault(key, node)
         if first is node:
             nodes.append(node)
@@ -83,4 +83,4 @@ def fold_constants(graph: Graph) -> Graph:
             folded.append((v, known[v]))
     if not folded:
         return graph
-    return Graph(graph.name, graph.inputs, graph.params, graph.consts + tuple(folded), tuple(nodes), graph.outputs)
+    return replace(graph, consts=graph.consts + tuple(folded), nodes=tuple(nodes))

@@ -2,8 +2,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kusari.ir import Graph, Node, Value
+
+from .analysis import only_assigned
 
 
 def update_in_parts(graph: Graph) -> Graph:
@@ -21,7 +24,7 @@ def update_early(graph: Graph) -> Graph:
     users = graph.users()
     outputs = set(graph.outputs)
     updates = [node for node in graph.nodes if node.op.name == "foreach" and not any(
-        v in outputs or not _assigned(users[v]) for v in node.outputs)]
+        v in outputs or not only_assigned(users[v]) for v in node.outputs)]
     if not updates:
         return graph
     moved = {*updates, *(user for node in updates for v in node.outputs for user in users[v])}
@@ -29,10 +32,7 @@ def update_early(graph: Graph) -> Graph:
     python = -1
     rest = [node for node in graph.nodes if node not in moved]
     for i, node in enumerate(rest):
-        for v in node.outputs:
-            last[v] = i
-        for v in node.inputs:
-            last[roots[v]] = i
+        last.update(dict.fromkeys((*node.outputs, *(roots[v] for v in node.inputs)), i))
         if node.op.is_opaque and not node.op.is_confined:
             python = i
     behind: dict[int, list[Node]] = {}
@@ -45,15 +45,8 @@ def update_early(graph: Graph) -> Graph:
         for at, rows in parts.items():
             part = _joined(rows, node.attrs["shared"])
             behind.setdefault(at, []).extend([part, *(user for v in part.outputs for user in users[v])])
-    nodes = behind.get(-1, [])
-    for i, node in enumerate(rest):
-        nodes += [node, *behind.get(i, ())]
-    return graph.with_nodes(nodes)
-
-
-def _assigned(users: Sequence[Node]) -> bool:
-    """Whether a value only becomes some state."""
-    return bool(users) and all(user.op.name == "assign" for user in users)
+    later = [n for i, node in enumerate(rest) for n in (node, *behind.get(i, ()))]
+    return graph.with_nodes([*behind.get(-1, ()), *later])
 
 
 def _rows(node: Node) -> list[Node]:
@@ -66,6 +59,5 @@ def _rows(node: Node) -> list[Node]:
 
 def _joined(rows: Sequence[Node], shared: int) -> Node:
     """Return updates of one tensor each as one node."""
-    first = rows[0]
-    inputs = (*first.inputs[:shared], *(v for row in rows for v in row.inputs[shared:]))
-    return Node(first.op, inputs, tuple(v for row in rows for v in row.outputs), first.attrs, first.where)
+    inputs = (*rows[0].inputs[:shared], *(v for row in rows for v in row.inputs[shared:]))
+    return replace(rows[0], inputs=inputs, outputs=tuple(v for row in rows for v in row.outputs))

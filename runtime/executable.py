@@ -24,7 +24,7 @@ from .concurrency import launch_flags, stages_of
 from .draws import draws
 from .frame import Binding, Frame, Layout, Step
 from .loader import Loader, default_loader
-from .memory import ALIGNMENT_BYTES
+from .memory import ALIGNMENT_BYTES, Array
 from .scratch import LEAST_SEPARATE_BYTES, plan_scratch
 from .thread_pool import Pool, default_pool
 
@@ -201,6 +201,41 @@ class _SlotTable:
         return bisect_right(self.firsts, slot) - 1
 
 
+class _Places:
+    """The addresses in the slots of a table: in the arena, as (slot, offset), or in the arrays bound to externals.
+
+    ``scratch`` are the places of nodes' scratch, ``taken`` those of the instructions that need some, with begin and
+    bytes.
+    """
+
+    def __init__(self, plan: Plan, table: _SlotTable, given: int) -> None:
+        self.scratch, self.arena_bytes = plan_scratch(plan, table.needs, given)
+        self.arena: list[tuple[int, int]] = []
+        self.taken: dict[int, tuple[Slot, int, int]] = {}
+        self._values: list[list[tuple[int, int]]] = [[] for _ in plan.externals]
+        self._scratch: list[list[tuple[int, int]]] = [[] for _ in plan.externals]
+        for value, numbers in table.slots_of.items():
+            for number in numbers:
+                self._point(number, plan.slots[value], 0, self._values)
+        for node, start, needed, number in table.scratch:
+            slot = self.scratch[node]
+            self.taken[table.instruction_of(number)] = slot, start, needed
+            self._point(number, slot, start, self._scratch)
+
+    def _point(self, number: int, slot: Slot, more: int, externals: list[list[tuple[int, int]]]) -> None:
+        (self.arena if isinstance(slot, Arena) else externals[slot.index]).append((number, slot.offset + more))
+
+    def bindings(self, plan: Plan, consts: Mapping[Value, Array]) -> tuple[Binding, ...]:
+        """What frames bind arrays to."""
+        written = {v for n in plan.graph.nodes if n.op.writes for v in n.inputs[:1]}
+        return tuple([
+            Binding(v, *_kind(v), slots=tuple([number for number, offset in own if not offset]),
+                    inner_slots=tuple([place for place in own if place[1]]),
+                    copied=isinstance(plan.slots.get(v), Arena), written=v in written, const=consts.get(v),
+                    scratch=tuple(scratch))
+            for v, own, scratch in zip(plan.externals, self._values, self._scratch, strict=True)])
+
+
 class Executable:
     """A loaded program; ``acquire`` returns a frame to run it in.
 
@@ -223,55 +258,35 @@ class Executable:
         # A run has as many threads as its step asks for, or one: also if the pool has fewer now and more later.
         most = max((s.threads for s in steps), default=1)
         self.threads = self._pool.ensure(most)
-
-        graph = plan.graph
-        given = len(graph.inputs) + len(graph.params) + len(graph.consts)
-        alike = stages_of([instruction for instruction, _ in native], plan, given)
-        stage_of = {native[i][0].node: native[group[0]][0].node for group in alike for i in group}
+        consts = {v: np.array(a, v.tensor.dtype, order="C").reshape(v.shape) for v, a in plan.graph.consts}
+        given = len(plan.graph.inputs) + len(plan.graph.params) + len(consts)
+        natives = tuple([instruction for instruction, _ in native])
+        alike = stages_of(natives, plan, given)
+        stage_of = {natives[i].node: natives[group[0]].node for group in alike for i in group}
         table = _SlotTable(native, stage_of, most)
-        arena_slots: list[tuple[int, int]] = []
-        external_slots: list[list[tuple[int, int]]] = [[] for _ in plan.externals]
-        for value, found in table.slots_of.items():
-            slot = plan.slots[value]
-            if isinstance(slot, Arena):
-                arena_slots += [(number, slot.offset) for number in found]
-            else:
-                external_slots[slot.index] += [(number, slot.offset) for number in found]
-        scratch, arena = plan_scratch(plan, table.needs, given)
-        external_scratch: list[list[tuple[int, int]]] = [[] for _ in plan.externals]
-        taken: dict[int, tuple[Slot, int, int]] = {}
-        for node, start, needed, number in table.scratch:
-            slot = scratch[node]
-            taken[table.instruction_of(number)] = slot, start, needed
-            if isinstance(slot, Arena):
-                arena_slots.append((number, slot.offset + start))
-            else:
-                external_scratch[slot.index].append((number, start))
-        consts = {v: np.array(a, v.tensor.dtype, order="C").reshape(v.shape) for v, a in graph.consts}
-        written = {v for n in graph.nodes if n.op.writes for v in n.inputs[:1]}
-        externals = tuple(
-            Binding(v, *_kind(v), tuple(p for p, offset in external_slots[i] if not offset),
-                    tuple(p for p in external_slots[i] if p[1]), isinstance(plan.slots.get(v), Arena),
-                    v in written, consts.get(v), tuple(external_scratch[i])) for i, v in enumerate(plan.externals))
-        flags = launch_flags([instruction for instruction, _ in native], plan, given, alike, steps, taken)
+        places = _Places(plan, table, given)
+        externals = places.bindings(plan, consts)
+        flags = launch_flags(natives, plan, given, alike, steps, places.taken)
         self._layout = Layout(
-            plan, steps, tuple(zip(addresses, table.firsts, flags, strict=True)), table.count, tuple(arena_slots),
-            arena, externals, given, sum(v.tensor.nbytes for v in plan.externals[given:]),
-            self._pool.run, self._pool.invoker, self._pool.state, self._pool.ensure, (self._pool, loader, libraries),
-            tuple(table.status_slots), tuple(table.drawn), tuple(instruction for instruction, _ in native),
-            tuple(table.numbers))
+            plan=plan, steps=steps, kernels=tuple(zip(addresses, table.firsts, flags, strict=True)), slots=table.count,
+            arena_slots=tuple(places.arena), arena_bytes=places.arena_bytes, externals=externals, given=given,
+            results_bytes=sum(v.tensor.nbytes for v in plan.externals[given:]), call=self._pool.run,
+            invoker=self._pool.invoker, state=self._pool.state, ensure=self._pool.ensure,
+            keep=(self._pool, loader, libraries), status_slots=tuple(table.status_slots), drawn=tuple(table.drawn),
+            native=natives, numbers=tuple(table.numbers))
         #: The externals that live in the arena: binding them copies.
         self.copied = frozenset(i for i, e in enumerate(externals) if e.copied)
         #: Bytes of the arena that nodes need while they run, if those are many.
         self.scratch = {node: size for node, size in table.needs.items()
-                        if size > LEAST_SEPARATE_BYTES and isinstance(scratch[node], Arena)}
+                        if size > LEAST_SEPARATE_BYTES and isinstance(places.scratch[node], Arena)}
         self._free: list[Frame] = []
         self._lock = threading.Lock()
         self.report = ExecutableReport(
             instructions=len(instructions), kernels=len(program.kernels),
             python_instructions=len(instructions) - len(native), threads=self.threads,
-            segments=tuple((s.count, s.threads) for s in steps if s.instruction is None), arena_bytes=arena,
-            scratch_bytes=arena - plan.arena_size, const_bytes=sum(a.nbytes for a in consts.values()),
+            segments=tuple((s.count, s.threads) for s in steps if s.instruction is None),
+            arena_bytes=places.arena_bytes, scratch_bytes=places.arena_bytes - plan.arena_size,
+            const_bytes=sum(a.nbytes for a in consts.values()),
             compiled=cost.compiled - before[0], cached=cost.cached - before[1],
             compile_seconds=cost.compile_seconds - before[2])
 

@@ -7,12 +7,11 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from math import prod
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from kusari.ir import Arena, Instruction, Node, Plan, Value
+from kusari.ir import Instruction, Node, Plan, TensorType, Value
 
 from .blas import limited
 from .draws import drawing
@@ -30,17 +29,6 @@ class Timer(Protocol):
     """A profile's timer of frames: ``time`` lets a frame note the times of its runs."""
 
     def time(self, frame: Frame) -> None: ...
-
-
-def part_of(array: Array, offset: int, shape: tuple[int, ...]) -> Array:
-    """Return a view of a contiguous array that begins ``offset`` bytes inside, with its dtype."""
-    if array.shape == shape:
-        return array
-    size = prod(shape)
-    if size == array.size:
-        return array.reshape(shape)
-    start = offset // array.itemsize
-    return array.reshape(-1)[start:start + size].reshape(shape)
 
 
 def _slots_of(external: Binding) -> list[tuple[int, int]]:
@@ -153,9 +141,6 @@ class Frame(PythonRows):
         self._externals = layout.externals
         self._calls: list[Any] = []  # the arguments that the prepared calls point to
         self.work = [self.prepare(s, self.table, self._calls) for s in layout.steps]
-        self.bound: list[Array | None] = [None] * len(layout.externals)
-        self._views: dict[Value, Array] = {}
-        self._back: dict[int, tuple[Array, Array]] = {}
         self._binders: list[Binder] = []
         self._dtypes: dict[int, np.dtype[Any]] = {}  # of arrays bound whose dtypes are equal to those of externals only
         self.every.add(self)
@@ -192,7 +177,7 @@ class Frame(PythonRows):
     def shorten(self) -> None:
         """Let ``run`` be the native call itself if there is nothing else to do."""
         self.__dict__.pop("run", None)
-        if len(self.work) == 1 and not isinstance(self.work[0], Instruction) and not self._back:
+        if len(self.work) == 1 and not isinstance(self.work[0], Instruction) and not self.replaced:
             self.__dict__["run"] = self.work[0]
         if self.timer is not None:
             self.timer.time(self)
@@ -212,11 +197,8 @@ class Frame(PythonRows):
         finally:
             if self._run:
                 self._run.clear()
-            for array, actual in self._back.values():
+            for array, actual in self.replaced.values():
                 array[...] = actual
-
-    def _passes(self, value: Value) -> bool:
-        return value in self._views
 
     def _draw(self, node: Node) -> None:
         """Let NumPy draw in place of a kernel."""
@@ -267,7 +249,7 @@ class Frame(PythonRows):
         if external.copied:
             np.copyto(self.array(external.value), array)
             return
-        if self._back and self._back.pop(index, None):
+        if self.replaced and self.replaced.pop(index, None):
             self.shorten()
         actual = array if array.flags.carray else self._adopt(index, external, array)
         pointer = address_of(actual)
@@ -358,7 +340,7 @@ class Frame(PythonRows):
             if not array.flags.writeable:
                 raise ValueError(f"external {index} is written to by the schedule, but the array is read-only")
             actual = np.array(array, order="C")
-            self._back[index] = (array, actual)
+            self.replaced[index] = (array, actual)
             self.shorten()
             return actual
         flags = array.flags
@@ -368,7 +350,7 @@ class Frame(PythonRows):
         """Release everything bound but the consts."""
         self.bound[:] = [e.const if e.const is not None and not e.copied else None for e in self.layout.externals]
         self.tokens.clear()
-        self._back.clear()
+        self.replaced.clear()
         self.shorten()
 
     @property
@@ -382,32 +364,14 @@ class Frame(PythonRows):
         self.__dict__.pop("run", None)
         self.work.clear()
         self._views.clear()
-        self._back.clear()
+        self.replaced.clear()
         self._binders.clear()
         self.tokens.clear()
         self.bound.clear()
         self.arena = allocate(0)
 
-    def array(self, value: Value) -> Array:
-        """Return the array of ``value`` in this frame: a view of the arena, or the bound array."""
-        slot = self.layout.plan.slots[value]
-        if not isinstance(slot, Arena):
-            bound = self.bound[slot.index]
-            if bound is None:
-                raise ValueError(f"external {slot.index}, {value!r}, is not bound")
-            return part_of(bound, slot.offset, value.shape)
-        view = self._views.get(value)
-        if view is None:
-            kind = value.tensor
-            part = self.arena[slot.offset:slot.offset + kind.nbytes]
-            view = self._views[value] = part.view(kind.dtype).reshape(kind.shape)
-        return view
-
-    def restore(self, index: int, array: Array) -> None:
-        """Copy the elements of ``array`` to the array bound to an external."""
-        for there in (self.bound[index], *self._back.get(index, ())):
-            if there is not None:
-                there[...] = array
+    def _view(self, offset: int, kind: TensorType) -> Array:
+        return self.arena[offset:offset + kind.nbytes].view(kind.dtype).reshape(kind.shape)
 
     def fresh_outputs(self) -> None:
         """Bind a new array to every external that is an output's own."""

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -42,9 +43,21 @@ def index_error(number: int, node: Node, kind: type[IndexError] = IndexError) ->
     return error
 
 
-class PythonRows:
-    """The part of a frame that runs Python: ``array`` gives the array of a value of its ``plan``, ``tokens`` others.
+def part_of(array: Any, offset: int, shape: tuple[int, ...]) -> Any:
+    """Return a view of a contiguous array that begins ``offset`` bytes inside, with its dtype."""
+    if array.shape == shape:
+        return array
+    size = prod(shape)
+    if size == array.size:
+        return array.reshape(shape)
+    start = offset // array.itemsize
+    return array.reshape(-1)[start:start + size].reshape(shape)
 
+
+class PythonRows:
+    """The arrays of a frame, and its part that runs Python: ``array`` has a value of its ``plan``, ``tokens`` others.
+
+    ``bound`` are the arrays of externals; for those in another layout others stand, with which they are ``replaced``.
     ``failed`` is the node that has raised; ``noting`` is called after each opaque instruction.
     """
 
@@ -53,12 +66,34 @@ class PythonRows:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.tokens: dict[Value, Any] = {}
+        self.bound: list[Any] = [None] * len(plan.externals)
+        self.replaced: dict[int, tuple[Any, Any]] = {}
         self.failed: Node | None = None
+        self._views: dict[Value, Any] = {}
         self._run: list[tuple[Node, Any, Any]] = []  # opaque instructions of the current run, with their results
 
     def array(self, value: Value) -> Any:
-        """Return the array of a value."""
+        """Return the array of ``value`` in this frame: a view of its memory, or of the bound array."""
+        slot = self.plan.slots[value]
+        if not isinstance(slot, Arena):
+            bound = self.bound[slot.index]
+            if bound is None:
+                raise ValueError(f"external {slot.index}, {value!r}, is not bound")
+            return part_of(bound, slot.offset, value.shape)
+        view = self._views.get(value)
+        if view is None:
+            view = self._views[value] = self._view(slot.offset, value.tensor)
+        return view
+
+    def _view(self, offset: int, kind: TensorType) -> Any:
+        """A view of the frame's memory."""
         raise NotImplementedError
+
+    def restore(self, index: int, array: Any) -> None:
+        """Copy the elements of ``array`` to the array bound to an external."""
+        for there in (self.bound[index], *self.replaced.get(index, ())):
+            if there is not None:
+                there[...] = array
 
     def outputs(self) -> list[Any]:
         """Return the graph's outputs: the bound arrays, copies of values in the arena, tokens as they are."""
@@ -72,10 +107,6 @@ class PythonRows:
                 found.append(self.array(value))
         return found
 
-    def _passes(self, value: Value) -> bool:
-        """Whether the memory of a value is used for another one later."""
-        raise NotImplementedError
-
     def _call(self, node: Node, arrays: Sequence[Any]) -> Sequence[Any]:
         return node.op.call(node.attrs, *arrays)
 
@@ -84,7 +115,8 @@ class PythonRows:
         node = instruction.node
         arrays = [self.array(v) if isinstance(v.type, TensorType) else self.tokens[v] for v in node.inputs]
         if node.op.is_opaque and not node.op.is_confined:  # it may keep its operands, and their memory is reused
-            arrays = [a.copy() if self._passes(v) else a for v, a in zip(node.inputs, arrays, strict=True)]
+            arrays = [a.copy() if isinstance(self.plan.slots.get(v), Arena) else a
+                      for v, a in zip(node.inputs, arrays, strict=True)]
         if node.op.fills:
             arrays += [self.array(v) for v in node.outputs]
         try:
@@ -107,7 +139,7 @@ class PythonRows:
                     self._put(value, result)
                 else:
                     self.tokens[value] = result
-        except Exception as error:
+        except (AttributeError, TypeError, ValueError) as error:
             self.failed = node
             fault = RunError(f"{node.op.name} at {node.where or 'an unknown place'} failed: "
                             f"{type(error).__name__}: {error}")

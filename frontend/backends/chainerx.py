@@ -12,6 +12,14 @@ from .cpu import CpuDevice
 
 __all__ = ["ChainerxDevice", "from_chx", "is_chainerx_array", "to_chx"]
 
+variables: Any = None  # the module kusari.chainerx.variables, once ChainerX is loaded
+
+
+def loaded() -> Any:
+    """Return the module ``chainerx``, which loads with its first use."""
+    from .. import chainerx
+    return chainerx
+
 
 def is_chainerx_array(array: Any) -> bool:
     """Return whether `array` is one of ChainerX, without importing it to find out."""
@@ -35,8 +43,7 @@ class ChainerxDevice(_device.Device):
     @property
     def xp(self) -> Any:  # type: ignore[override]
         """The module ``chainerx``."""
-        from .. import chainerx
-        return chainerx
+        return loaded()
 
     @property
     def supported_array_types(self) -> tuple[type, ...]:  # type: ignore[override]
@@ -59,11 +66,10 @@ class ChainerxDevice(_device.Device):
     @staticmethod
     def from_fallback_device(device: _device.Device) -> ChainerxDevice:
         """Return ChainerX's device for the processor, or for a card of CuPy's."""
-        from .. import chainerx
         if isinstance(device, cuda.GpuDevice):
-            return ChainerxDevice(chainerx.get_device("cuda", device.device.id))
+            return ChainerxDevice(loaded().get_device("cuda", device.device.id))
         if isinstance(device, CpuDevice):
-            return ChainerxDevice(chainerx.get_device("native", 0))
+            return ChainerxDevice(loaded().get_device("native", 0))
         raise RuntimeError(f"only NumPy's and CuPy's devices have one of ChainerX, not {device!r}")
 
     @property

@@ -35,6 +35,7 @@ from numpy import (
 )
 
 from . import linalg, random
+from . import variables as _variables  # noqa: F401 (functions of Variables find it)
 from .arrays import AnyGraph, anygraph, ndarray
 from .check import check_backward, check_double_backward
 from .device import (

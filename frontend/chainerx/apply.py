@@ -1,6 +1,7 @@
 """Functions of Variables, applied to arrays of ChainerX."""
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,7 @@ from ..configuration import ConfigScope, config
 from ..errors import InvalidType
 from ..functions import cast
 from ..variable import Variable
+from . import arrays as _arrays
 from .arrays import ndarray
 from .device import get_default_device
 from .dtypes import floating, rank_of, result_type
@@ -187,3 +189,6 @@ def moved(array: ndarray, device: Any) -> ndarray:
 
 def _sent_back(gy: Variable, device: Any, source: Any) -> Variable:
     return Through(source.put, lambda g: _sent_back(g, source, device)).apply((gy,))[0]
+
+
+_arrays.apply = sys.modules[__name__]

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ndarray", "shape_of"]
 
+# The modules of these names, which set them: methods of arrays are functions there.
+graph: Any = None
+apply: Any = None
+
 
 def shape_of(shape: Any) -> tuple[int, ...]:
     """Return a shape given as a number or a sequence of them."""
@@ -233,8 +237,7 @@ class ndarray:
     # Graphs
 
     def _backprop_ids(self) -> set[Any]:
-        from .graph import ids_behind
-        return set() if self._variable is None else ids_behind([self._variable.node])
+        return set() if self._variable is None else graph.ids_behind([self._variable.node])
 
     def require_grad(self, backprop_id: Any = None) -> ndarray:
         """Ask for gradients of what will be computed from this array; returns the array.
@@ -245,13 +248,11 @@ class ndarray:
         Raises:
             DtypeError: The array is not floating point.
         """
-        from .graph import require_grad
-        return require_grad(self, backprop_id)
+        return graph.require_grad(self, backprop_id)
 
     def is_grad_required(self, backprop_id: Any = None) -> bool:
         """Return whether gradients of this very array were asked for."""
-        from .graph import is_grad_required
-        return is_grad_required(self, backprop_id)
+        return graph.is_grad_required(self, backprop_id)
 
     def is_backprop_required(self, backprop_id: Any = None) -> bool:
         """Return whether this array, or one it was computed from, wants a gradient.
@@ -259,11 +260,10 @@ class ndarray:
         Args:
             backprop_id (BackpropId): The graph; None is the default one, `anygraph` any.
         """
-        from .graph import resolve
         if self._variable is None:
             return False
         ids = self._backprop_ids()
-        return bool(ids) if backprop_id is anygraph else resolve(backprop_id, self) in ids
+        return bool(ids) if backprop_id is anygraph else graph.resolve(backprop_id, self) in ids
 
     def _is_chained(self, backprop_id: Any = None) -> bool:
         if not self.is_backprop_required(backprop_id):
@@ -285,8 +285,7 @@ class ndarray:
         Raises:
             ChainerxError: The array wants no gradient.
         """
-        from .graph import get_grad
-        return get_grad(self, backprop_id)
+        return graph.get_grad(self, backprop_id)
 
     def set_grad(self, grad: Any, backprop_id: Any = None) -> None:
         """Set the gradient; None removes it.
@@ -295,8 +294,7 @@ class ndarray:
             ChainerxError: The array wants no gradient, and is not part of the graph.
             GradientError: The gradient is of another type, shape or device.
         """
-        from .graph import set_grad
-        set_grad(self, grad, backprop_id)
+        graph.set_grad(self, grad, backprop_id)
 
     def cleargrad(self, backprop_id: Any = None) -> None:
         """Remove the gradient."""
@@ -304,8 +302,7 @@ class ndarray:
 
     def backward(self, backprop_id: Any = None, enable_double_backprop: bool = False, loss_scale: Any = None) -> None:
         """Compute the gradients of all that this was computed from and wants them, see `chainerx.backward`."""
-        from .graph import backward
-        backward(self, backprop_id, enable_double_backprop, loss_scale)
+        graph.backward(self, backprop_id, enable_double_backprop, loss_scale)
 
     def as_grad_stopped(self, backprop_ids: Any = None, copy: bool = False) -> ndarray:
         """Return the same array outside of graphs.
@@ -314,22 +311,20 @@ class ndarray:
             backprop_ids (list of BackpropId): The graphs to leave; None is all.
             copy (bool): Whether elements are copied, too.
         """
-        from .graph import stopped
         if isinstance(backprop_ids, bool):
             backprop_ids, copy = None, backprop_ids
         alone = ndarray.of(self._elements, self._device)
-        found = alone if backprop_ids is None else stopped(self, frozenset(backprop_ids))
+        found = alone if backprop_ids is None else graph.stopped(self, frozenset(backprop_ids))
         return found.copy() if copy else found
 
     def to_device(self, *device: Any) -> ndarray:
         """Return the array on a device, itself where it is there already."""
-        from .apply import moved
         target = _device.get_device(*device)
         if target is self._device:
             return self
         if target.context is not self._device.context:
             raise DeviceError(f"the device {target.name} is of another context than the array")
-        return moved(self, target)
+        return apply.moved(self, target)
 
 
 class AnyGraph:

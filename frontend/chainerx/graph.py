@@ -6,6 +6,7 @@ of its ids pass. An array is in the part of an id if a way leads from it to a no
 """
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from ..function_node import FunctionNode
 from ..graph_walks import between
 from ..variable import Variable, output_variable
 from ..variable_node import VariableNode
+from . import arrays as _arrays
 from .arrays import AnyGraph, anygraph, ndarray
 from .device import BackpropId, Context, get_default_context
 from .errors import ChainerxError, DtypeError, GradientError
@@ -443,3 +445,6 @@ def is_backprop_required(backprop_id: Any = None, context: Context | None = None
     if backprop_id is None and context is not None:
         backprop_id = context.default_backprop_id
     return bool(config.enable_backprop) and recorded(resolve(backprop_id))
+
+
+_arrays.graph = sys.modules[__name__]

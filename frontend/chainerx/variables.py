@@ -5,11 +5,13 @@ CuPy. Functions are applied to carriers, Variables of those with the same node, 
 """
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 
 from .. import tape as _tape
+from ..backends import chainerx as _backend
 from ..function_node import Fallback, FunctionNode
 from ..variable import Variable, output_variable
 from .apply import device_of, left_by
@@ -90,3 +92,6 @@ def _carrier(x: Any, unconnected: bool) -> Any:
     made = output_variable(x._elements, True)
     made._node = variable.node
     return made
+
+
+_backend.variables = sys.modules[__name__]

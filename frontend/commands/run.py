@@ -68,13 +68,14 @@ def main(options: argparse.Namespace) -> int:
 
 def _traced(options: argparse.Namespace) -> int:
     """Run the script under a profile, whose events are written; return its exit code."""
-    from ..static.verify.profile import profile
+    from ..profiling.profile import profile
 
     source_of(options.script)
     path = None if options.trace is None else writable(options.trace)
     with profile() as found:
         code = execute(options.script, options.arguments, options.no_numpy_aliases)[0]
     if path is not None:
+        path = _of_rank(path)
         found.save(path)
         print(f"trace: {path}, {len(found.events)} events; open it at https://ui.perfetto.dev", file=sys.stderr)
     if options.profile:
@@ -85,11 +86,22 @@ def _traced(options: argparse.Namespace) -> int:
 def writable(file: str) -> Path:
     """The absolute path of a file that can be written; scripts may change the folder."""
     path = Path(file).absolute()
+    is_there = path.exists()
     try:
         path.open("a").close()
     except OSError as error:
         raise CommandError(f"cannot write {file}: {error.strerror}") from None
+    if not is_there:
+        path.unlink(missing_ok=True)  # other ranks try the same
     return path
+
+
+def _of_rank(path: Path) -> Path:
+    """The file of this rank, ``trace-0.json``, if the script used MPI and there are several; else the path itself."""
+    mpi: Any = sys.modules.get("mpi4py.MPI")
+    if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized() or mpi.COMM_WORLD.size == 1:
+        return path
+    return path.with_stem(f"{path.stem}-{mpi.COMM_WORLD.rank}")
 
 
 def source_of(script: str) -> bytes:

@@ -31,9 +31,9 @@ class DictDataset:
         self._datasets = datasets
 
     def __getitem__(self, index: Any) -> Any:
-        """A dict for an integer, a list of dicts for a slice, a list or an array the datasets take."""
+        """A dict of that of each dataset; for a slice a list of dicts."""
         columns = {key: dataset[index] for key, dataset in self._datasets.items()}
-        if isinstance(index, slice) or getattr(index, "ndim", 0) > 0 or isinstance(index, list):
+        if isinstance(index, slice):
             rows = zip(*columns.values(), strict=True)
             return [dict(zip(columns, row, strict=True)) for row in rows]
         return columns

@@ -32,9 +32,9 @@ class TupleDataset:
         self._datasets = datasets
 
     def __getitem__(self, index: Any) -> Any:
-        """A tuple for an integer, a list of tuples for a slice, a list or an array the datasets take."""
+        """A tuple of that of each dataset; for a slice a list of tuples."""
         columns = [dataset[index] for dataset in self._datasets]
-        if isinstance(index, slice) or getattr(index, "ndim", 0) > 0 or isinstance(index, list):
+        if isinstance(index, slice):
             return list(zip(*columns, strict=True))
         return tuple(columns)
 

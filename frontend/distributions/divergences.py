@@ -44,7 +44,7 @@ def _(p: Any, q: Any) -> Any:
 
 @register_kl(Uniform, Uniform)
 def _(p: Any, q: Any) -> Any:
-    return _covered(F.log(q.scale) - F.log(p.scale), p.low, q.low, p.high, q.high)
+    return _covered(F.log(q.high - q.low) - F.log(p.high - p.low), p.low, q.low, p.high, q.high)
 
 
 @register_kl(Exponential, Exponential)

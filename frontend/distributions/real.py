@@ -211,10 +211,13 @@ class Cauchy(_LocScale):
     def sample_n(self, n: int) -> Any:
         return noise("standard_cauchy", self.loc, n) * self.scale + self.loc
 
+    def _undefined(self) -> Any:
+        return as_variable(self.loc.xp.full_like(self.loc.array, math.nan))
+
     @property
     def mean(self) -> Any:
         warnings.warn("The mean of a Cauchy distribution is undefined.", RuntimeWarning)
-        return self.loc * math.nan
+        return self._undefined()
 
     @property
     def mode(self) -> Any:
@@ -223,7 +226,7 @@ class Cauchy(_LocScale):
     @property
     def variance(self) -> Any:
         warnings.warn("The variance of a Cauchy distribution is undefined.", RuntimeWarning)
-        return self.loc * math.nan
+        return self._undefined()
 
     @property
     def entropy(self) -> Any:
@@ -243,29 +246,19 @@ class Uniform(Distribution):
         ValueError: Neither ``low`` and ``high`` nor ``loc`` and ``scale`` are given, or both.
     """
 
-    _parameters = ("low", "high")
-
     def __init__(self, *, low: Any = None, high: Any = None, loc: Any = None, scale: Any = None) -> None:
         bounds = low is not None and high is not None and loc is None and scale is None
         lengths = loc is not None and scale is not None and low is None and high is None
         if not bounds and not lengths:
             raise ValueError("Uniform needs either low and high, or loc and scale (not both)")
-        self.low = as_variable(low if bounds else loc)
-        self.high = as_variable(high) if bounds else self.low + as_variable(scale)
-
-    @property
-    def loc(self) -> Any:
-        """Lower bounds."""
-        return self.low
-
-    @property
-    def scale(self) -> Any:
-        """Lengths."""
-        return self.high - self.low
+        self._parameters = ("low", "high") if bounds else ("loc", "scale")
+        self.low = self.loc = as_variable(low if bounds else loc)
+        self.high = as_variable(high) if bounds else self.loc + as_variable(scale)
+        self.scale = self.high - self.low if bounds else as_variable(scale)
 
     def log_prob(self, x: Any) -> Any:
         x = as_variable(x)
-        return within(-F.log(self.scale) + F.broadcast_to(self.low * 0, x.shape), x, self.low, self.high)
+        return within(F.broadcast_to(-F.log(self.scale), x.shape), x, self.low, self.high)
 
     def cdf(self, x: Any) -> Any:
         return F.clip((as_variable(x) - self.low) / self.scale, 0.0, 1.0)

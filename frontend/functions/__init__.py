@@ -1,4 +1,7 @@
 """The functions of Variables: ``import kusari.functions as F``."""
+import sys as _sys
+
+from .. import variable as _variable
 from ..broadcasting import broadcast_to as broadcast_to
 from ..broadcasting import sum_to as sum_to
 from ..pytorch_names import FUNCTIONS as _FUNCTIONS
@@ -226,3 +229,4 @@ from .rnn.n_step import n_step_rnn as n_step_rnn
 from .util.forget import forget as forget
 
 _answer(globals(), _FUNCTIONS)
+_variable.functions = _sys.modules[__name__]

@@ -19,6 +19,7 @@ from ..tape import current as _current
 from ..utils.arrays import is_array, no_array
 from .namespace import entries_of
 from .static_view import StaticView
+from .tree import tree
 from .walk import Names, WatchedNamespace, all_params, changed
 
 if TYPE_CHECKING:
@@ -163,8 +164,6 @@ class Link(WatchedNamespace, DeviceResident):
         return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in self.printable_specs)})"
 
     def _repr_html_(self) -> str:
-        from .tree import tree  # notebooks only
-
         return tree(self).html
 
     @property

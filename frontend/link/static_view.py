@@ -4,6 +4,8 @@ from __future__ import annotations
 from typing import Any
 
 from .. import tape as _tape
+from ..explanation import Explanation, Section, asks_for, checked
+from .tree import tree
 
 
 class StaticView:
@@ -32,9 +34,6 @@ class StaticView:
         Raises:
             ValueError: for any other word.
         """
-        from ..explanation import Explanation, Section, asks_for, checked  # when one is asked for
-        from .tree import tree
-
         found = [tree(self._owner)] if asks_for(checked(what), "model") else []
         called = self.called()
         if called:

@@ -142,7 +142,7 @@ class SpectralNormalization(_WeightHook):
             raise ValueError(f"{self.weight_name} needs outputs to be normalized, got the shape {weight.shape}")
         u = np.random.normal(size=weight.shape[self.axis]).astype(weight.dtype)
         with link.init_scope():
-            setattr(link, self.vector_name, link.device.send(u / (np.linalg.norm(u) + self.eps)))
+            setattr(link, self.vector_name, link.device.send(u))
             link.register_persistent(self.vector_name)
             if self.use_gamma:
                 matrix = self.reshape_W(weight.array)

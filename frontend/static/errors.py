@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from inspect import CO_VARARGS
 from types import TracebackType
 
 from ..errors import KusariError
@@ -16,7 +17,7 @@ class StaticGraphWarning(UserWarning):
 
 
 class NotCompilable(Exception):
-    """An update has a part that states no expressions; the message says which."""
+    """An update, or a backward through several functions, has a part that is not compiled; the message says which."""
 
 
 class Refused(NotCompilable):
@@ -25,6 +26,34 @@ class Refused(NotCompilable):
 
 class Stale(Exception):
     """An array that a schedule is bound to no longer has the type it was traced with."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a call cannot be static, and where the user's code did it."""
+
+    reason: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.reason}"
+
+
+def is_from_handler(error: BaseException) -> bool:
+    """Whether a handler of signals raised an error: then it says nothing on the code that the signal interrupted.
+
+    A handler is called with the frame of that code.
+    """
+    traceback = error.__traceback__
+    while traceback is not None and (inner := traceback.tb_next) is not None:
+        code, values = inner.tb_frame.f_code, inner.tb_frame.f_locals
+        given = [values.get(name) for name in code.co_varnames[:code.co_argcount]]
+        if code.co_flags & CO_VARARGS:
+            given += values.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount], ())
+        if any(x is traceback.tb_frame for x in given):
+            return True
+        traceback = inner
+    return False
 
 
 def without_observing(traceback: TracebackType | None) -> TracebackType | None:
@@ -38,14 +67,3 @@ def without_observing(traceback: TracebackType | None) -> TracebackType | None:
     for found in reversed(frames):
         kept = TracebackType(kept, found.tb_frame, found.tb_lasti, found.tb_lineno)
     return kept
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Why a call cannot be static, and where the user's code did it."""
-
-    reason: str
-    where: str
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.reason}"

@@ -25,7 +25,7 @@ from .collector import without_collector
 from .compile.memory import checked
 from .compile.profitability import reason_against
 from .decorated import Decorated, Decorator, P, R
-from .errors import Stale, StaticGraphError, StaticGraphWarning, without_observing
+from .errors import Fault, Stale, StaticGraphError, StaticGraphWarning, without_observing
 from .follow.follow import Tail
 from .follow.joint_backward import backward_from
 from .mode import may_run
@@ -38,7 +38,7 @@ from .step.step import Step, run_step
 from .trace import numpy_nodes
 from .trace.observation import Observation
 from .trace.observer.first_call import call_traced
-from .trace.recorder import Fault, Tape
+from .trace.recorder import Tape
 from .trace.recording import NotStatic, Recording, TryAgain, begin, finish
 from .trees import MISS
 from .verify.explain import bytes_held, explain
@@ -132,32 +132,24 @@ class StaticFunction:
         return self._new_cache(first)
 
     def _new_cache(self, first: Any) -> ScheduleCache:
-        cache = ScheduleCache()
+        caches, key, cache = self._caches, id(first), ScheduleCache()
         if not owns_schedules(first):
-            key, ref = id(None), _Nothing
-            known = self._caches.get(key)
-            if known is not None:
-                return known[1]
-        else:
-            key = id(first)
-            caches = self._caches
+            return caches.setdefault(id(None), (_Nothing, cache))[1]
 
-            def forget(_: Any, key: int = key) -> None:
-                caches.pop(key, None)
-            try:
-                ref = weakref.ref(first, forget)
-            except TypeError:
-                return cache
+        def forget(_: Any) -> None:
+            caches.pop(key, None)
+        try:
+            ref = weakref.ref(first, forget)
+        except TypeError:
+            return cache
+        kept: Any = cache
         if issubclass(type(first), Link):
             # What is compiled may refer to the link: held by the link alone, both can be freed together.
             if getattr(first, "_static_caches", None) is None:
                 first._static_caches = {}
             first._static_caches[self] = cache
-            self._caches[key] = (ref, weakref.ref(cache))
-            if _kept is not None:
-                _kept.append(first)
-            return cache
-        self._caches[key] = (ref, cache)
+            kept = weakref.ref(cache)
+        caches[key] = ref, kept
         if _kept is not None:
             _kept.append(first)
         return cache

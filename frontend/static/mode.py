@@ -4,6 +4,7 @@ from __future__ import annotations
 from ..configuration import config
 from ..epochs import Shared
 from ..tape import current, watched
+from .errors import is_from_handler
 from .source import Source
 
 
@@ -35,5 +36,7 @@ class Mode:
         """Whether the configuration is this one, so that another fast path would do no more."""
         try:
             return self._shared is Shared.version and self._own == config.__dict__
-        except Exception:  # a user's own entry cannot be compared: an array, a Variable
+        except Exception as error:  # a user's own entry cannot be compared: an array, a Variable
+            if is_from_handler(error):
+                raise
             return False

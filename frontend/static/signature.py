@@ -11,7 +11,7 @@ from ..backends.cuda import is_cupy_array
 from ..configuration import config
 from ..variable import Variable
 from .source import Source
-from .trees import array_of, flatten
+from .trees import SCALARS, array_of, flatten
 
 FEW_ARRAYS = 5    # up to here they are compared with each other one by one
 MANY_ARRAYS = 16  # from here on text is written with loops: a line for each array takes longer than the call
@@ -134,22 +134,19 @@ def owns_schedules(x: Any) -> bool:
         issubclass(kind, (Variable, np.ndarray, type)) or is_cupy_array(x))
 
 
-PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None), tuple, list, dict))
+PLAIN = frozenset((*SCALARS, tuple, list, dict))
 
 
 def _append(tree: Any, leaves: list[Any], key: list[Any]) -> None:
     start = len(leaves)
     key.append(flatten(tree, leaves))
     for leaf in leaves[start:]:
+        array = array_of(leaf)
         if isinstance(leaf, Variable):
-            array = leaf._array
             key.append((None,) if array is None else (array.shape, array.dtype, leaf._requires_grad))
-            if array is not None and is_cupy_array(array):
-                key.append(("card", array.device.id))
             if type(leaf) is not Variable:
                 key.append(type(leaf))
         else:
-            key.append(leaf.shape)
-            key.append(leaf.dtype)
-            if is_cupy_array(leaf):
-                key.append(("card", leaf.device.id))
+            key += (array.shape, array.dtype)
+        if array is not None and is_cupy_array(array):
+            key.append(("card", array.device.id))

@@ -17,6 +17,8 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
+from .errors import is_from_handler
+
 _INDENT = "    "
 _numbers = itertools.count()
 
@@ -74,6 +76,12 @@ class Source:
         self._indent += _INDENT
         yield
         self._indent = self._indent[len(_INDENT):]
+
+    def otherwise(self, miss: str) -> None:
+        """Append the end of a ``try`` block: ``miss`` where reading raised, but not where a signal's handler did."""
+        error = self.fresh("error")
+        with self.block(f"except Exception as {error}"):
+            self.line(f"if {self.name(is_from_handler, 'is_from_handler')}({error}): raise", miss)
 
     def function(self) -> Callable[..., Any]:
         """Return the function."""

@@ -16,7 +16,8 @@ VARIABLE = "variable"
 ARRAY = "array"
 MISS: Any = object()  # returned by a fast path for a call that is not its own
 
-_SCALARS = (bool, int, float, complex, str, bytes, type(None))
+SCALARS = (bool, int, float, complex, str, bytes, type(None))
+_PARTS = {"tuple": 2, "list": 1, "dict": 2, "dataclass": 3, "stored": 2}  # where a specification has its parts
 
 
 def array_of(leaf: Any) -> Any:
@@ -48,7 +49,7 @@ def flatten(tree: Any, leaves: list[Any], containers: dict[int, Any] | None = No
     if issubclass(kind, np.ndarray) or kind.__module__.partition(".")[0] == "cupy":
         leaves.append(tree)
         return ARRAY
-    if kind in _SCALARS:
+    if kind in SCALARS:
         return ("static", kind, repr(tree) if kind is float else tree)
     if issubclass(kind, ComputedNumber):
         leaves.append(tree.kusari_array)
@@ -72,8 +73,13 @@ def leaf_kinds(spec: Any) -> list[str]:
         return [spec]
     if spec[0] == "number":
         return [ARRAY]
-    parts = {"tuple": 2, "list": 1, "dict": 2, "dataclass": 3, "stored": 2}.get(spec[0])
-    return [] if parts is None else [k for s in spec[parts] for k in leaf_kinds(s)]
+    return [k for s in parts_of(spec) or () for k in leaf_kinds(s)]
+
+
+def parts_of(spec: Any) -> tuple[Any, ...] | None:
+    """Return the specifications of the items of a container, or of a result and its effects; None of anything else."""
+    place = _PARTS.get(spec[0]) if type(spec) is tuple else None
+    return None if place is None else spec[place]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -93,7 +99,7 @@ class _Identity:
 
 
 def _static(x: Any) -> Any:
-    if type(x) in _SCALARS:
+    if type(x) in SCALARS:
         return ("static", type(x), repr(x) if isinstance(x, float) else x)
     if isinstance(x, (np.generic, np.dtype)):
         return ("static", type(x), x)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy
 
 from .. import gradient_check
+from ..backend import get_device_from_array, using_device
 from ..backends.cuda import array_to_cpu
 from ..initializers import _get_initializer
 from ..link import Link
@@ -89,9 +90,12 @@ class _Case:
         return tuple([a if a is None else numpy.asarray(a) for a in arrays])
 
     def _sent(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Copies of the arrays on the device, whose elements are not contiguous unless the case says so."""
-        sent = [self._config.get_array(None if a is None else a.copy()) for a in arrays]
-        return tuple(sent if self.contiguous == "C" else [None if a is None else _apart(a) for a in sent])
+        """Copies of the arrays on the device, laid out as the case says."""
+        return self._laid_out([self._config.get_array(None if a is None else a.copy()) for a in arrays])
+
+    def _laid_out(self, arrays: Iterable[Any]) -> tuple[Any, ...]:
+        """The arrays, but with elements that are not contiguous unless the case says so."""
+        return tuple(arrays if self.contiguous == "C" else [None if a is None else _apart(a) for a in arrays])
 
     def _called(self, call: Callable[..., Any], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """Outputs of the function or link under test."""
@@ -200,7 +204,7 @@ class FunctionTestBase(_Case):
         for i, (x, old) in enumerate(zip(inputs, given, strict=True)):
             if not numpy.array_equal(array_to_cpu(x), old, equal_nan=old.dtype.kind in "fc"):
                 raise self.error(f"forward should leave its inputs alone, but has changed input {i}")
-        before = tuple([x.copy() for x in given])
+        before, given = given, self._laid_out([x.copy() for x in given])
         expected = self._expected(self.forward_expected(given), given, before)
         self.check_forward_outputs(tuple([y.array for y in outputs]), expected)
 
@@ -430,10 +434,15 @@ def _drawn(template: Any) -> Any:
 
 
 def _apart(array: Any) -> Any:
-    """The same values with a gap after each element."""
+    """The same values with gaps between them, and backward in memory along every axis."""
     if array.size < 2:
         return array
-    return array.repeat(2, axis=-1)[..., ::2]
+    every_second = (slice(None, None, -2),) * array.ndim
+    device = get_device_from_array(array)
+    with using_device(device):
+        wide = device.xp.empty(tuple([2 * n for n in array.shape]), array.dtype)
+        wide[every_second] = array
+        return wide[every_second]
 
 
 def _kinds(value: Any) -> str:

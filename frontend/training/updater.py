@@ -33,9 +33,7 @@ class Updater:
         raise NotImplementedError(f"{type(self).__name__} has to define serialize")
 
 
-def __getattr__(name: str) -> Any:
-    # Where Chainer's programs look for them, too.
-    if name in ("MultiprocessParallelUpdater", "ParallelUpdater", "StandardUpdater"):
-        from . import updaters
-        return getattr(updaters, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Set by ``training.updaters``: Chainer's programs look for them here, too.
+MultiprocessParallelUpdater: Any = None
+ParallelUpdater: Any = None
+StandardUpdater: Any = None

@@ -30,7 +30,7 @@ def force_array(x: Any, dtype: Any = None) -> Any:
         >>> force_array(numpy.float32(3))
         array(3., dtype=float32)
     """
-    if numpy.isscalar(x):
+    if type(x) is not numpy.ndarray and numpy.isscalar(x):
         return numpy.array(x) if dtype is None else numpy.array(x, dtype)
     return x if dtype is None else x.astype(dtype, copy=False)
 

@@ -1,8 +1,11 @@
 """Marking features whose interface may change, and names of arguments that have changed."""
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import Any
+
+_PACKAGE = __name__.partition(".")[0]  # which the user sets the flag of
 
 
 def experimental(api_name: str) -> None:
@@ -19,9 +22,7 @@ def experimental(api_name: str) -> None:
         >>> str(caught[0].message)
         'kusari.foo is experimental. The interface can change in the future.'
     """
-    import kusari
-
-    if not kusari.disable_experimental_feature_warning:
+    if not sys.modules[_PACKAGE].disable_experimental_feature_warning:
         warnings.warn(
             f"{api_name} is experimental. The interface can change in the future.", FutureWarning, stacklevel=3
         )

@@ -35,11 +35,13 @@ class TypeInfo:
 
 def eval(exp: Any) -> Any:
     """Return the value of an expression, or of a list or tuple of them; anything else is its own value."""
-    if isinstance(exp, Expr):
-        return exp.eval()
-    if type(exp) in (list, tuple):
-        return type(exp)(map(eval, exp))
-    return exp
+    kind = type(exp)
+    if kind is tuple or kind is list:
+        for x in exp:
+            if type(x) is not int:
+                return kind(map(eval, exp))
+        return exp
+    return exp.eval() if isinstance(exp, Expr) else exp
 
 
 def _show(value: Any) -> str:

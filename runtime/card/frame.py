@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from kusari.ir import Arena, External, Instruction, Node, TensorType, Value
+from kusari.ir import Instruction, Node, TensorType, Value
 
-from ..frame import LARGE, LARGE_BYTES, part_of
+from ..frame import LARGE, LARGE_BYTES
 from ..python_rows import PythonRows
 from .indices import REPORT_BYTES
 from .kernels import cupy
@@ -56,9 +56,6 @@ class CardFrame(PythonRows):
             self.memory = self._new(lambda: module.cuda.alloc(max(1, executable.buffer_bytes)),
                                     executable.buffer_bytes, "frames")
         LARGE.made += executable.buffer_bytes >= LARGE_BYTES
-        self.bound: list[Any] = [None] * len(plan.externals)
-        self._views: dict[Value, Any] = {}
-        self._others: dict[int, tuple[Any, Any]] = {}  # bound arrays in another order, with what stands for them
         self._launches: list[list[tuple[Launch, tuple[int, ...]]] | Instruction] | None = None
         self._graphs: list[Any] | None = None
         self._captures = 0
@@ -85,12 +82,12 @@ class CardFrame(PythonRows):
         if array.shape != kind.shape or array.dtype != kind.dtype or array.device.id != self.device:
             raise ValueError(f"external {index} is {value.type!r} on card {self.device}, got an array of "
                              f"{array.dtype}{list(array.shape)} on card {array.device.id}")
-        self._others.pop(index, None)
+        self.replaced.pop(index, None)
         actual = array
         if not array.flags.c_contiguous:
             with self._current:
                 actual = self._new(lambda: self._module.empty(kind.shape, kind.dtype), kind.nbytes, "copies")
-            self._others[index] = array, actual
+            self.replaced[index] = array, actual
         if index < len(self.plan.graph.inputs):  # kept by a forward, whose frame is not to be written to meanwhile
             self._lenders += [f for f in CardFrame.every if f is not self and f not in self._lenders
                               and f.memory is not None and f.memory.mem is actual.data.mem]
@@ -132,19 +129,8 @@ class CardFrame(PythonRows):
             self._moved()
         return found
 
-    def array(self, value: Value) -> Any:
-        """Return the array of ``value`` in this frame: a view of its memory, or of the bound array."""
-        slot = self.plan.slots[value]
-        kind = value.tensor
-        if isinstance(slot, External):
-            bound = self.bound[slot.index]
-            if bound is None:
-                raise ValueError(f"external {slot.index}, {value!r}, is not bound")
-            return part_of(bound, slot.offset, value.shape)
-        view = self._views.get(value)
-        if view is None:
-            view = self._views[value] = self._module.ndarray(kind.shape, kind.dtype, self.memory + slot.offset)
-        return view
+    def _view(self, offset: int, kind: TensorType) -> Any:
+        return self._module.ndarray(kind.shape, kind.dtype, self.memory + offset)
 
     def room(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return a new array for a result."""
@@ -166,12 +152,6 @@ class CardFrame(PythonRows):
         with self._current:
             return super().outputs()
 
-    def restore(self, index: int, array: Any) -> None:
-        """Copy the elements of ``array`` to the array bound to an external."""
-        for there in (self.bound[index], *self._others.get(index, ())):
-            if there is not None:
-                there[...] = array
-
     # -- runs --------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
@@ -183,13 +163,13 @@ class CardFrame(PythonRows):
         own = self.executable
         with self._current:
             stream = self.enter()
-            for array, actual in self._others.values():
+            for array, actual in self.replaced.values():
                 actual[...] = array
             try:
                 self._run_rows(stream)
             finally:
                 self._run.clear()
-                for index, (array, actual) in self._others.items():
+                for index, (array, actual) in self.replaced.items():
                     if self.plan.externals[index] in self.executable.written:
                         array[...] = actual
             if own.gathers:
@@ -302,9 +282,6 @@ class CardFrame(PythonRows):
         """Let the next run look up addresses anew."""
         self._launches = self._graphs = None
 
-    def _passes(self, value: Value) -> bool:
-        return isinstance(self.plan.slots[value], Arena)
-
     def _call(self, node: Node, arrays: Sequence[Any]) -> Sequence[Any]:
         if node.op.name == "random":
             return drawn(cupy(), node),
@@ -323,7 +300,7 @@ class CardFrame(PythonRows):
             if self.bound[index] is not None:
                 self.bound[index] = None
                 self._moved()
-        self._others.clear()
+        self.replaced.clear()
         self.tokens.clear()
 
     @property
@@ -339,7 +316,7 @@ class CardFrame(PythonRows):
         self.closed = True
         self._moved()
         self._views.clear()
-        self._others.clear()
+        self.replaced.clear()
         self.tokens.clear()
         self.bound.clear()
         self.memory = None

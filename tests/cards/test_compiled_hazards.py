@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+from contextlib import nullcontext
 from typing import Any
 
 import cupy_kernels
@@ -15,6 +16,8 @@ import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari.static import StaticGraphWarning
+from kusari.static.card import place as card_place
+from kusari.static.card.compile import NoKernel
 
 X = np.random.RandomState(0).rand(5, 7).astype("f")
 T = np.array([0, 1, 2, 1, 0], "i")
@@ -92,6 +95,37 @@ def test_gradients_of_gradients_repeat_the_draws_of_the_call(card: Machine) -> N
         expected = run()
     for y, e in zip(found, expected, strict=True):
         np.testing.assert_allclose(y, e, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("has_kernels", [True, False])
+def test_gradients_are_compiled_when_they_are_asked_for(card: Machine, monkeypatch: pytest.MonkeyPatch,
+                                                        has_kernels: bool) -> None:
+    """Inference compiles none; those without a kernel are define-by-run's, with one warning."""
+    compiled: list[str] = []
+    compile_ = card_place.compile_on_card
+
+    def compiling(graph: Any, *arguments: Any) -> Any:
+        compiled.append(graph.name)
+        if "backward" in graph.name and not has_kernels:
+            raise NoKernel(graph.nodes[0])
+        return compile_(graph, *arguments)
+
+    @kusari.static_graph
+    def scaled(x: Any) -> Any:
+        return F.tanh(x) * 3
+
+    monkeypatch.setattr(card_place, "compile_on_card", compiling)
+    for _ in range(4):
+        scaled(kusari.Variable(card.xp.asarray(X)))
+    assert compiled == ["scaled"]
+    for k in range(3):
+        x = kusari.Variable(card.xp.asarray(X * k))
+        y = scaled(x)
+        y.grad = card.xp.ones_like(y.array)
+        with nullcontext() if has_kernels or k else pytest.warns(StaticGraphWarning, match="no kernel of a graphics"):
+            y.backward()
+        np.testing.assert_allclose(card.host(x.grad), 3 - 3 * np.tanh(X * k) ** 2, rtol=1e-5, atol=1e-6)
+    assert compiled == ["scaled", "scaled_backward"]
 
 
 def moved(model: Any, device: str = "@cupy:0") -> Any:

@@ -127,6 +127,7 @@ def test_types_that_do_not_fit(use: Any, error: str) -> None:
     lambda x: x + chx.ones(2), lambda x: x.reshape(4), lambda x: x.sum(3), lambda x: x.transpose(0, 0),
     lambda x: float(x), lambda x: chx.concatenate([x, chx.ones((2, 2))], 0), lambda x: chx.linear(x, x.T),
     lambda x: x.dot(chx.ones((2, 2))), lambda x: chx.linalg.inv(x), lambda x: x.squeeze(0),
+    lambda x: x[:1].squeeze((0, 0)), lambda x: chx.split(x, 1.5, 1),
 ])  # fmt: skip
 def test_shapes_that_do_not_fit(use: Any) -> None:
     with pytest.raises(chx.DimensionError):

@@ -103,6 +103,7 @@ CASES: list[tuple[str, Any]] = [(name, f) for name, f in {
     "concatenate": lambda xp, x: xp.concatenate([x, x], 1), "stack": lambda xp, x: xp.stack([x, x], 1),
     "hstack": lambda xp, x: xp.hstack([x, x]), "vstack": lambda xp, x: xp.vstack([x, x]),
     "dstack": lambda xp, x: xp.dstack([x, x]), "split": lambda xp, x: xp.split(x, [1], 1)[1],
+    "split in parts": lambda xp, x: xp.split(x, np.array(3), 1)[1], "once": lambda xp, x: xp.repeat(x[::-1], 1, 0),
     "repeat": lambda xp, x: x.repeat(2, 1), "take": lambda xp, x: x.take([2, -1], axis=1),
     "flip": lambda xp, x: xp.flip(x, 1), "moveaxis": lambda xp, x: xp.moveaxis(x, 0, 1), "T": lambda xp, x: x.T,
     "rollaxis": lambda xp, x: xp.rollaxis(x, 1), "expand_dims": lambda xp, x: xp.expand_dims(x, 1),

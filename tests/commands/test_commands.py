@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import mpi_ranks
 import pytest
 
 from kusari.commands import bench, main
@@ -254,3 +255,16 @@ def test_a_trace_of_a_script(tmp_path: Path) -> None:
     assert done.returncode == 0 and done.stdout == ""
     assert "trace.json, 1 events" in done.stderr and "script.py:2" in done.stderr
     assert "script.py:2" in (tmp_path / "trace.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@mpi_ranks.needs_mpi
+def test_every_rank_writes_a_trace_of_its_own(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import chainermn, chainer.functions as F, numpy as np\n"
+                      "comm = chainermn.create_communicator('naive')\nF.relu(np.ones(3, 'f'))\n")
+    code, _, err, _ = mpi_ranks.run(["-m", "kusari", "run", "--trace", str(tmp_path / "trace.json"), str(script)])
+    assert code == 0, err
+    assert sorted(p.name for p in tmp_path.glob("*.json")) == ["trace-0.json", "trace-1.json"]
+    for rank in range(2):
+        assert "script.py:3" in (tmp_path / f"trace-{rank}.json").read_text(encoding="utf-8")

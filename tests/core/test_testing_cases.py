@@ -53,20 +53,21 @@ class FunctionCase(testing.FunctionTestCase):
         return F.tanh(inputs[0]), Twice().apply((inputs[0],))[0]
 
     def forward_expected(self, inputs):
+        type(self).contiguous_inputs += [bool(x.flags.c_contiguous) for x in inputs]
         return np.tanh(inputs[0]), inputs[0] * 2
 
 
 def test_a_right_function_passes():
     assert set(outcomes(FunctionCase).items()) == {
         ("test_forward", ""), ("test_backward", ""), ("test_double_backward", "")}  # fmt: skip
-    assert FunctionCase.contiguous_inputs == [False, False]
+    assert FunctionCase.contiguous_inputs == [False] * 4  # and what they are compared with
 
     class Contiguous(FunctionCase):
         contiguous = "C"
         skip_double_backward_test = True
 
     assert outcomes(Contiguous)["test_double_backward"] == "skipped"
-    assert Contiguous.contiguous_inputs == [True, True]
+    assert Contiguous.contiguous_inputs == [True] * 4
 
 
 @pytest.mark.parametrize(("name", "change", "test", "text"), [

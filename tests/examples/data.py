@@ -128,6 +128,15 @@ def parallel_texts(root: Path, cwd: Path) -> None:
         (cwd / f"vocab.{name}").write_text("\n".join(sorted({w for x in lines for w in x.split()})) + "\n")
 
 
+def europarl(root: Path, cwd: Path) -> None:
+    """Write sentences in two languages in the folder, and by the names, of the workshop on translation."""
+    lines = list(_words(60))
+    (cwd / "wmt" / "dev").mkdir(parents=True)
+    for name, part in (("giga-fren.release2.fixed", lines), ("dev/newstest2013", lines[:12])):
+        (cwd / "wmt" / f"{name}.en").write_text("\n".join(part) + "\n")
+        (cwd / "wmt" / f"{name}.fr").write_text("\n".join(" ".join(reversed(x.split())) for x in part) + "\n")
+
+
 def trees(root: Path, cwd: Path) -> None:
     """Write binary trees of words with labels."""
     rng = _rng()
@@ -183,7 +192,8 @@ def photographs(root: Path, cwd: Path, size: int = 256) -> None:
     for i in range(2):
         # Equal columns: which pictures are mirrored is drawn in processes that seed themselves.
         _image(cwd / f"{i}.png", i, (size, size), columns=1)
-    (cwd / "list.txt").write_text("".join(f"{i}.png {i}\n" for i in range(2)))
+    for name, times in (("list", 1), ("longlist", 5)):
+        (cwd / f"{name}.txt").write_text("".join(f"{i}.png {i}\n" for i in range(2)) * times)
     np.save(cwd / "mean.npy", np.full((3, 256, 256), 100, np.float32))
     captions = {"images": [{"id": i, "file_name": f"{i}.jpg"} for i in range(4)],
                 "annotations": [{"id": i, "image_id": i % 4, "caption": x} for i, x in enumerate(_words(12, 4))]}

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,8 @@ PROGRESS = re.compile(r"total \[|epoch \[|iter, .* epoch|iters/sec")
 CONTROL = re.compile(r"\x1b\[\d*[A-Z]")
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf)(?![\w])", re.IGNORECASE)
 COLUMN = "elapsed_time"
-DATES = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?")
+LIMIT_SECONDS = 280  # of a process: a rank that waits for one which has failed never ends
+TIMES = re.compile(r"\d+\.\d+ \[s\]|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?")
 
 
 @dataclass
@@ -41,7 +43,7 @@ def printed_lines(text: str) -> Iterator[str]:
             column = slice(start, start + 14)
         elif column and len(line) > column.start:
             line = line[:column.start] + line[column.stop:]
-        if line := DATES.sub("", line).rstrip():
+        if line := TIMES.sub("", line).rstrip():
             yield line
 
 
@@ -67,6 +69,7 @@ def run_row(row: Row, python: str, examples: Path, folder: Path, root: Path, kus
         maker(root, folder)
     path = [str(HERE / "stand_ins"), *([os.environ.get("PYTHONPATH", "")] if kusari else [])]
     environment = {
+        **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "KUSARI_NUM_THREADS"), "1"),
         **os.environ, **row.environment, "CHAINER_DATASET_ROOT": str(root), "MPLBACKEND": "agg", "PYTHONHASHSEED": "0",
         "PYTHONWARNINGS": "ignore", "PYTHONPATH": os.pathsep.join(path),
     }  # fmt: skip
@@ -77,6 +80,8 @@ def run_row(row: Row, python: str, examples: Path, folder: Path, root: Path, kus
             process = subprocess.Popen(words, cwd=folder, env=environment, text=True, stderr=errors,
                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             assert process.stdin and process.stdout
+            limit = threading.Timer(LIMIT_SECONDS, process.terminate)
+            limit.start()
             process.stdin.write(step.stdin)
             process.stdin.close()
             text, seen = "", 0
@@ -88,6 +93,7 @@ def run_row(row: Row, python: str, examples: Path, folder: Path, root: Path, kus
                     break
             process.stdout.close()
             code = process.wait()
+            limit.cancel()
             errors.seek(0)
             done.errors = errors.read()
         (folder / "stdout.txt").write_text(text)

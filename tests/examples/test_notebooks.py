@@ -14,11 +14,15 @@ NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
 
 def run(cell: str, name: str, names: dict[str, Any]) -> Any:
-    """Run a cell as a notebook does, whose lines can be looked up; returns the value of its last line."""
+    """Run a cell as a notebook does: its lines can be looked up, each statement is compiled on its own.
+
+    Returns the value of its last line.
+    """
     linecache.cache[name] = (len(cell), None, cell.splitlines(keepends=True), name)
     tree = ast.parse(cell, name)
     last = ast.Expression(tree.body.pop().value) if isinstance(tree.body[-1], ast.Expr) else None
-    exec(compile(tree, name, "exec"), names)
+    for statement in tree.body:
+        exec(compile(ast.Module([statement], []), name, "exec"), names)
     return None if last is None else eval(compile(last, name, "eval"), names)
 
 

@@ -47,6 +47,14 @@ def test_blocks_give_what_chainer_gives(downsample_fb: bool, total: float, gradi
     assert abs(block.a.conv1.W.grad).sum() == pytest.approx(gradient, 1e-3)
 
 
+def test_blocks_take_the_older_word_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match="use `n_layers`"):
+        block = resnet.BuildingBlock(n_layer=3, in_channels=4, mid_channels=2, out_channels=4, stride=(1, 1))
+    assert [name for name, _ in block.namedlinks() if name.count("/") == 1 and name != "/"] == ["/a", "/b1", "/b2"]
+    with pytest.raises(TypeError, match="needs n_layers, in_channels"):
+        resnet.BuildingBlock(in_channels=4, mid_channels=2, out_channels=4)
+
+
 @pytest.mark.parametrize(("module", "expected"), [
     (vgg, (-73.939, -96.779, -113.68)), (googlenet, (-74, -97, -113)), (resnet, (-73.063, -95.903, -113.152))])
 def test_images_are_prepared(module: Any, expected: Any) -> None:

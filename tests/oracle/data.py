@@ -1,7 +1,9 @@
 """Datasets, iterators, converters and initializers on random arguments."""
 from __future__ import annotations
 
+import pickle
 import types
+import zipfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,8 +11,13 @@ import numpy as np
 
 from .programs import TIMES, R, arguments
 
-INITIALIZERS = ("Uniform LeCunUniform GlorotUniform HeUniform Normal LeCunNormal GlorotNormal HeNormal Orthogonal "
-                "Zero One NaN Identity").split()
+INITIALIZERS = """
+Uniform() LeCunUniform() GlorotUniform() HeUniform() Normal() LeCunNormal() GlorotNormal() HeNormal() Orthogonal()
+Zero() One() NaN() Identity() Uniform(p) Normal(p) Orthogonal(p) Identity(p) Constant(p) LeCunUniform(p)
+GlorotUniform(p) HeUniform(p,rng=R) LeCunNormal(p,rng=R) GlorotNormal(p) HeNormal(p,fan_option="fan_out")
+HeNormal(fan_option="fan_out") Orthogonal(p,mode="embedding") Orthogonal(mode="projection") Normal(rng=R)
+Orthogonal(p,rng=R) UpsamplingDeconvFilter(dtype=None) DownsamplingConvFilter(interpolation="linear")
+""".split()
 CONVERTED = """
 concat_examples([x, y])
 concat_examples([x, x[:1]], padding=k)
@@ -24,8 +31,20 @@ concat_examples([(k, [1, 2]), (l, [3, 4])])
 concat_examples([])
 concat_examples([x, None])
 concat_examples([np.float16(k), np.float16(l)])
+concat_examples([x, y], padding=0)
+concat_examples([x, x[:0]], padding=k + 0.5)
+concat_examples([{"a": x}, {"a": x[:1]}], padding={"a": l})
+concat_examples([np.array(k), np.array(l)])
+concat_examples([np.int8(k), np.int8(l)])
+concat_examples([x, o])
+concat_examples([k, 2 ** 40])
+concat_examples([x.tolist(), y.tolist()])
+concat_examples(x)
+concat_examples([x, y], device=-1)
+to_device(None, x)
+to_device(-1, x)
+converter()(lambda batch, device: len(batch))([x, y], None)
 ConcatWithAsyncTransfer()([x, y])
-identity([x, y])
 """.split("\n")[1:-1]
 DATASETS = """
 SubDataset(data, k, k + l + 1)
@@ -45,6 +64,29 @@ split_dataset(TupleDataset(data, order), l, order)
 ConcatenatedDataset(TupleDataset(data, order), SubDataset(TupleDataset(data, order), 1, l + 1))
 SubDataset(DictDataset(a=data, b=order), k, 8)[l - 1]
 TupleDataset(data, order)[k:6:l]
+TupleDataset(data, order)[[l, k]]
+TupleDataset(data, order)[np.array([k, -l])]
+TupleDataset(data, order)[order > 3]
+ConcatenatedDataset(data, data[:l])[::-l]
+TransformDataset(data, lambda v: v + l)[k::l]
+SubDataset(data, k, 7)[-1]
+SubDataset(data, k, 7)[::-1]
+SubDataset(SubDataset(data, 1, 8), k, 5, order[:7])
+split_dataset(data, k, order[::-1].copy())
+get_cross_validation_datasets(data, l + 1, order)
+split_dataset_n(data, l + 1, order)
+TextDataset(texts)
+TextDataset([texts, texts], filter_func=lambda a, b: len(a) > 3)
+TextDataset(texts)[k]
+PickleDataset(pickled)
+PickleDataset(pickled)[k]
+ImageDataset(images, root=folder)
+ImageDataset(images, root=folder, dtype="d")
+LabeledImageDataset([(n, k) for n in images], root=folder)
+LabeledImageDataset(pairs, root=folder, label_dtype="f")
+ZippedImageDataset(zipped)
+MultiZippedImageDataset([zipped, zipped])
+LabeledZippedImageDataset(zipped, pairs)
 TupleDataset(data, order)[-l]
 DictDataset(a=data, b=order)[::-2]
 """.split("\n")[1:-1]
@@ -80,39 +122,72 @@ tabular.from_data(data).slice[k:].fetch()
 """.split("\n")[1:-1]
 
 
+def files(folder: str) -> dict[str, Any]:
+    """Write the files that datasets are read from."""
+    from PIL import Image
+    names = [f"{i}.png" for i in range(4)]
+    for i, name in enumerate(names):
+        shape = (2, 3) if i % 2 else (3, 2, 3)
+        Image.fromarray(R(i).randint(0, 256, shape).astype("uint8")).save(f"{folder}/{name}")
+    with zipfile.ZipFile(f"{folder}/images.zip", "w") as file:
+        for name in names:
+            file.write(f"{folder}/{name}", name)
+    with open(f"{folder}/texts.txt", "w") as text:
+        text.write("one\nthree\n\nlast line")
+    with open(f"{folder}/pairs.txt", "w") as text:
+        text.write("".join(f"{name} {i * 3}\n" for i, name in enumerate(names)))
+    with open(f"{folder}/pickled", "wb") as pickled:
+        for value in (1, "two", [3.0]):
+            pickle.dump(value, pickled)
+    return {"folder": folder, "images": names, "texts": f"{folder}/texts.txt", "zipped": f"{folder}/images.zip",
+            "pairs": f"{folder}/pairs.txt", "pickled": open(f"{folder}/pickled", "rb")}
+
+
 def data(lib: types.SimpleNamespace) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Datasets, iterators, converters and initializers."""
     def batches(kind: str, seed: int) -> Any:
         r = R(seed)
-        iterator = getattr(lib.iterators, kind)(
-            list(range(int(r.randint(1, 8)))), int(r.randint(1, 6)), repeat=bool(r.randint(2)),
-            shuffle=(None, True, False)[r.randint(3)])
+        make = getattr(lib.iterators, kind.partition(" ")[0])
+        n, size, repeat = int(r.randint(1, 8)), int(r.randint(1, 6)), bool(r.randint(2))
+        sampler = eval(kind.partition(" ")[2] or "None", {"s": lib.iterators, "R": R(seed), "np": np})
+        order = {"order_sampler": sampler} if sampler else {"shuffle": (None, True, False)[r.randint(3)]}
+        iterator = make(list(range(n)), size, repeat=repeat, **order)
         found = []
+
+        def state() -> list[Any]:
+            return [iterator.epoch, iterator.is_new_epoch, iterator.epoch_detail, iterator.previous_epoch_detail]
         try:
-            for _ in range(7):
-                found.append([iterator.next(), iterator.epoch, iterator.is_new_epoch, iterator.epoch_detail,
-                              iterator.previous_epoch_detail])
+            for i in range(9):
+                found.append([iterator.next(), state()])
+                if i == 4 and seed % 2 and "Serial" in kind:
+                    iterator.reset()
+            saved: dict[str, Any] = {}  # only to the end, as Chainer draws once more behind it
+            iterator.serialize(lib.serializers.DictionarySerializer(saved))
+            found.append({key: value for key, value in saved.items() if "/" not in key})  # more is saved here
         except StopIteration:
-            found.append("stopped")
+            found.append(["stopped", state()])
         finally:
             iterator.finalize()
         return found
 
-    def filled(kind: str, seed: int) -> Any:
+    def filled(text: str, seed: int) -> Any:
         r = R(seed)
-        array = np.zeros(tuple(r.randint(1, 5, r.randint(1, 4)).tolist()), "fde"[r.randint(3)])
-        getattr(lib.initializers, kind)()(array)
-        return array
-    for kind in ("SerialIterator", "MultithreadIterator"):
-        for seed in range(TIMES):
+        array = np.zeros(tuple(r.randint(1, 5, r.randint(1, 5)).tolist()), "fde"[r.randint(3)])
+        scope = {**vars(lib.initializers), "p": r.uniform(0.1, 2), "R": R(seed + 1)}
+        eval(text, scope)(array)
+        return [array, lib.initializers.generate_array(eval(text, {**scope, "R": R(seed + 1)}), array.shape, np, "f")]
+    for kind in ("SerialIterator", "MultithreadIterator", "MultiprocessIterator", "SerialIterator s.ShuffleOrderSampler(R)",
+                 "SerialIterator lambda order, at: np.arange(3)[::-1]", "MultithreadIterator s.ShuffleOrderSampler(R)"):
+        for seed in range(TIMES if "process" not in kind else 4):
             yield f"{kind} {seed}", lambda kind=kind, seed=seed: batches(kind, seed)
-    for kind in INITIALIZERS:
+    for text in INITIALIZERS:
         for seed in range(TIMES):
-            yield f"{kind} {seed}", lambda kind=kind, seed=seed: filled(kind, seed)
+            yield f"{text} {seed}", lambda text=text, seed=seed: filled(text, seed)
     for texts, where in ((CONVERTED, lib.dataset), (DATASETS, lib.datasets)):
         for text in texts:
             for seed in range(TIMES // 2):
-                drawn = {**vars(where.convert if where is lib.dataset else where), **arguments(seed)}
+                drawn = {**vars(where.convert if where is lib.dataset else where), **arguments(seed), **lib.files,
+                         "converter": lib.dataset.converter}
                 yield f"{text} {seed}", lambda text=text, drawn=drawn: eval(text, drawn)
     tabular = lib.dataset.tabular
     for text in TABULAR:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from .programs import TIMES, arguments
+from .programs import TIMES, arguments, outputs
 
 # Expressions on `x` and `y` of one shape, `m` and `n` matrices that fit, `p` between 0 and 1, `t` labels of `b` (N, C),
-# `i` an image, `axis`, `axes`, `flag` and small numbers `k` and `l`.
+# `i` an image, `w` (4, 4), `o` like `x` in some dtype, `s` a scalar, `e` empty, `axis`, `axes`, `flag` and small numbers `k` and `l`.
 FUNCTIONS = """
 sum(x, axis=axis, keepdims=flag)
 sum(x, axis=axes)
@@ -100,7 +100,8 @@ accuracy(b, t)
 accuracy(b, t, ignore_label=k)
 precision(b, t)
 recall(b, t, label_num=4)
-f1_score(b, t, k + 1., 4)
+f1_score(b, t, 4)
+f1_score(b, t, 4, k)
 softmax_cross_entropy(b, t)
 softmax_cross_entropy(b, t, normalize=flag, reduce="no")
 softmax_cross_entropy(b, t, class_weight=np.arange(1, 5).astype(b.dtype), ignore_label=k)
@@ -138,7 +139,7 @@ batch_normalization(i, i[0, :, 0, 0], i[0, :, 0, 1])
 fixed_batch_normalization(i, i[0, :, 0, 0], i[0, :, 0, 1], i[0, :, 0, 0], p.ravel()[0] + np.ones(4, i.dtype))
 lstm(b[:, :1], b)
 slstm(b[:, :1], b[:, :1], b, b)
-shift(i, ksize=3, dilate=k)
+shift(tile(i, (1, 3, 1, 1)), ksize=3, dilate=l)
 batch_l2_norm_squared(x)
 as_strided(x, (k, l), (1, 1))
 scatter_add(x, k, y[0])
@@ -179,7 +180,7 @@ crf1d(b[0, :, None] * b[0], [b, b], [t, t])
 argmax_crf1d(b[0, :, None] * b[0], [b, b])
 connectionist_temporal_classification([b, b * 2, b, b], t[:, None] % 3, 3)
 classification_summary(b, t, label_num=4)
-discriminative_margin_based_clustering_loss(i, (i[:, 0] > 0).astype("i"), 0.5, 1.5, 4)
+discriminative_margin_based_clustering_loss(i[:, :2], (i[:, 0] > 0).astype("i"), 0.5, 1.5, 2)
 negative_sampling(b, t, np.cos(np.arange(16)).reshape(4, 4).astype(b.dtype), lambda shape: np.ones(shape, "i"), k)
 black_out(b, t, np.cos(np.arange(16)).reshape(4, 4).astype(b.dtype), np.ones((3, 2), "i"))
 fft((x, y))
@@ -194,7 +195,7 @@ dilated_convolution_2d(i, i[:2, :, :2, :2], dilate=l)
 local_convolution_2d(i, np.cos(np.arange(480)).reshape(2, 5, 3, 4, 2, 2).astype(i.dtype))
 deformable_convolution_2d_sampler(i, np.tile(i[:, :2, :5, :3], (1, 4, 1, 1)), i[:2, :, :2, :2])
 decorrelated_batch_normalization(i, groups=2)
-fixed_decorrelated_batch_normalization(b, b[0], q[:1, :1, :1] * np.eye(4, dtype=b.dtype), groups=1)
+fixed_decorrelated_batch_normalization(b, b[:1], q[:1, :1, :1] * np.eye(4, dtype=b.dtype)[None], groups=1)
 batch_renormalization(b, b[0], b[1], l, k, running_mean=b[2].copy(), running_var=b[2] ** 2)
 fixed_batch_renormalization(b, b[0], b[1], b[0], b[0] ** 2)
 max_pooling_1d(i[:, :, 0], k + 1, stride=l)
@@ -212,11 +213,228 @@ roi_pooling_2d(i, np.array([[0, 0, 0, 3, 4], [1, 1, 1, 3, 3]], "f"), 2, 2, 0.9)
 tree_lstm(b[:, :1], b[:, :1], b[:, [0, 0, 1, 2, 3]])
 polygamma(np.full(x.shape, l, "i"), p)
 zeta(p + 1, p)
+convolution_3d(i[:, None], i[:, None, :1, :k + 1, :k + 1], stride=l, pad=k, dilate=l)
+deconvolution_3d(i[:, None], i[:1, None, :1, :k + 1, :k + 1], stride=l, pad=k // 2)
+n_step_lstm(1, 0., expand_dims(b, 0), expand_dims(b, 0), [[w] * 8], [[get_item(w, k)] * 8], [b, get_item(b, [0, l % 3])])
+n_step_lstm(l, 0., tile(b, (l, 1, 1)), tile(b, (l, 1, 1)), [[w] * 8] * l, [[get_item(w, k)] * 8] * l, [b, b, b])
+n_step_bilstm(1, 0., tile(b, (2, 1, 1)), tile(b, (2, 1, 1)), [[w] * 8] * 2, [[get_item(w, 0)] * 8] * 2, [b, b, b])
+n_step_gru(1, 0., expand_dims(b, 0), [[w] * 6], [[get_item(w, k)] * 6], [b, b, get_item(b, slice(l))])
+n_step_bigru(1, 0., tile(b, (2, 1, 1)), [[w] * 6] * 2, [[get_item(w, k)] * 6] * 2, [b, b, get_item(b, slice(l))])
+n_step_rnn(1, 0., expand_dims(b, 0), [[w] * 2], [[get_item(w, k)] * 2], [b, b, get_item(b, slice(l))], "relu")
+n_step_rnn(1, 0., expand_dims(b, 0), [[w] * 2], [[get_item(w, k)] * 2], [b, b, get_item(b, slice(l))])
+n_step_birnn(1, 0., tile(b, (2, 1, 1)), [[w] * 2] * 2, [[get_item(w, 0)] * 2] * 2, [b, b, get_item(b, slice(l))])
+sparse_matmul(to_coo(b.copy()), w)
+sparse_matmul(to_coo(b.copy(), requires_grad=True), w, transb=flag)
+sparse_matmul(w, to_coo(b.copy()), transb=True)
+sum(s)
+sum(s, axis=(), keepdims=flag)
+mean(s)
+max(s)
+logsumexp(s)
+softmax(reshape(s, (1, 1)))
+flatten(s)
+broadcast_to(s, (k, l))
+expand_dims(s, 0)
+sum(e)
+sum(e, axis=k % 2, keepdims=flag)
+prod(e, axis=0)
+logsumexp(e, axis=1)
+softmax(e)
+log_softmax(e)
+concat([e, e], axis=k % 2)
+stack([e, e])
+transpose(e)
+reshape(e, (k, 0, l))
+repeat(e, l, k % 2)
+cumsum(e, axis=k % 2)
+matmul(e, transpose(e))
+linear(e, get_item(w, (slice(2), slice(3))))
+normalize(e)
+relu(e)
+sigmoid(e)
+maximum(e, e)
+where(e > 0, e, e)
+tile(e, (l, k))
+pad(e, l, "constant")
+dropout(e)
+split_axis(x, [0], axis)
+split_axis(x, np.array([l]), axis, force_tuple=flag)
+concat([x], axis)
+concat((x, y, x), axis=0)
+sum(x, axis=(axis,))
+max(x, axis=axes)
+mean(x, axis=axes[:1], keepdims=flag)
+average(x, axes[:2])
+average(x, axis, p, keepdims=flag)
+prod(x, axes)
+logsumexp(x, axes)
+softmax(x)
+pad(x, [(k, l)] * len(axes), "constant", constant_values=l)
+pad(x, k, mode="constant", constant_values=(k, l))
+pad_sequence([x, y], length=len(x) + k, padding=0.5)
+get_item(x, (Ellipsis, k))
+get_item(x, (None, slice(None, None, 2)))
+get_item(x, (slice(k, None), Ellipsis, None))
+get_item(x, np.array([[0, -1], [-1, 0]]))
+get_item(x, (Ellipsis, np.array([0, -1]), 0))
+get_item(x, -k)
+get_item(x, [])
+get_item(x, True)
+get_item(x, ())
+where(flag, x, y)
+where(p > 0.5, x, o)
+maximum(x, o)
+minimum(o, x)
+matmul(w, b, transb=True)
+matmul(w, get_item(b, k))
+matmul(get_item(b, k), w)
+matmul(w, b, transa=flag, transb=True)
+tensordot(w, b, axes=((k % 2,), (1,)))
+einsum("ij,kj->ik", w, b)
+einsum("ii->i", w)
+einsum("ii", w)
+einsum("ij->ji", w)
+einsum("...j,kj", w, b)
+softmax_cross_entropy(b, t, reduce="no", enable_double_backprop=True)
+softmax_cross_entropy(b, np.array([k, -1, 0], "i"), normalize=flag)
+softmax_cross_entropy(i, i[:, 0].astype("i") + k, ignore_label=k)
+softmax_cross_entropy(b, abs(w[:3]) / abs(w[:3]).sum(1, keepdims=True), soft_target_loss="cross-entropy")
+sigmoid_cross_entropy(x, (y > 0).astype("i") - flag, reduce="no")
+bernoulli_nll(p, x, reduce="no")
+gaussian_kl_divergence(x, y, reduce="mean")
+gaussian_nll(x, y, p, reduce="no")
+contrastive(b, w[:3], t % 2, k + 0.5, "no")
+triplet(b, w[:3], w[1:], reduce="no")
+cross_covariance(b, w[:3], reduce="no")
+decov(b, reduce="no")
+huber_loss(x, o.astype(x.dtype), 0.3, reduce="no")
+negative_sampling(b, t, w, lambda shape: np.ones(shape, "i"), l, reduce="no")
+connectionist_temporal_classification([b, w[:3], b], np.array([[0, 1], [1, 0], [0, 0]], "i"), k, None, t * 0 + 2, "no")
+crf1d(w, [b, b], [t, t], reduce="no")
+crf1d(w, [b, get_item(b, slice(l))], [t, t[:l]])
+argmax_crf1d(w, [b, get_item(b, slice(l))])
+black_out(b, t, w, np.ones((3, l), "i"), reduce="no")
+embed_id(np.array([[k, -1], [0, 2]], "i"), w, ignore_label=-1)
+batch_normalization(i, i[0, :, 0, 0], i[0, :, 0, 1], eps=1e-3, running_mean=w[0].copy(), running_var=w[1] ** 2, decay=0.5)
+batch_normalization(i, i[0, 0], i[0, 1], axis=(0, 1))
+batch_normalization(i, i[0, 0, 0], i[0, 1, 0], axis=(0, 1, 2))
+layer_normalization(b, get_item(w, 0), get_item(w, l), eps=0.1)
+group_normalization(i, l, w[0], w[1], eps=0.01)
+local_response_normalization(i, l, 1, 0.1, 0.5)
+max_pooling_2d(i, (k + 1, l), (l, 1), (k // 2, 0), return_indices=True)
+average_pooling_2d(i, (l, k + 1), (1, l))
+average_pooling_nd(i, (k + 1, l), pad=(k // 2, 0), pad_value=0)
+unpooling_2d(i, l, outsize=(6 * l, 4 * l))
+spatial_pyramid_pooling_2d(i, l, pooling="max")
+resize_images(i, (l, k + 1), mode="nearest")
+resize_images(i, (3, 5), mode="bilinear", align_corners=False)
+roi_average_align_2d(i, np.array([[0, 0, 3, 4]], "f"), np.array([1], "i"), (l, 2), 0.5, None)
+convolution_2d(i, i[:, :2, :l, :l], groups=2)
+convolution_2d(i, i[:2, :, :l, :l], w[0, :2], (l, 1), (0, k))
+deconvolution_2d(i, i[0, :, None, :l, :l], w[0, :1], l, outsize=None)
+deconvolution_2d(i, i[0, :, None, :l, :l], groups=2)
+depthwise_convolution_2d(i, i[:, :, :l, :l], w.ravel()[:8], stride=l)
+squeeze(expand_dims(x, 0), (0,))
+squeeze(expand_dims(expand_dims(x, -1), 0), axis=-1)
+moveaxis(x, (0, -1), (-1, 0))
+rollaxis(x, -1, k)
+swapaxes(x, -1, 0)
+diagonal(w, k - 2)
+repeat(x, (l,) * len(x), 0)
+repeat(w, (k, 0, l, 1), axis=1)
+tile(x, ())
+broadcast(x, s)
+broadcast(w, s, get_item(w, 0))
+scatter_add(w, [0, k, 0], b)
+scatter_add(w, (slice(None), k), get_item(w, 0))
+permutate(w, np.array([2, 0, 3, 1]), axis=k % 2, inv=flag)
+separate(w, k % 2)
+hstack([s, s])
+vstack([s, s])
+dstack([w, w])
+select_item(w, np.array([k, 0, 1, 2], "i"))
+cumprod(w, k % 2)
+cumsum(w)
+cumprod(w)
+argmax(w)
+min(w, (0, 1))
+sign(o)
+fmod(o, o)
+clip(o, None, 1.)
+arctan2(x, p * 2)
+forget(lambda a, c: (a * c, a + c), w, w)
+fix(w * 5)
+accuracy(np.moveaxis(i, 1, 1), i[:, 0].astype("i"), ignore_label=-1)
+precision(b, t, 4, ignore_label=k)
+recall(b, t, 4, k)
+r2_score(w, get_item(w, slice(None, None, -1)), multioutput="raw_values")
+r2_score(w, w[::-1].copy(), sample_weight=None)
+binary_accuracy(w, np.array([[k - 1, 1, 0, -1]] * 4, "i"))
+classification_summary(b, t, 4, 2., k)
 """.split("\n")[1:-1]
 OF_ONE = """
 tan arctan sin cos sinh cosh tanh exp expm1 sigmoid sign square relu floor ceil erf erfc erfcx ndtr log_ndtr identity
 """.split()
 OF_ONE_BETWEEN_0_AND_1 = "sqrt rsqrt log log1p log2 log10 lgamma digamma erfinv erfcinv ndtri".split()
+OPERATORS = """
+(x) + (y)
+(x) - (y)
+(x) * (y)
+(x) / (p)
+(p) ** (y)
+(x) + (o)
+(o) * (x)
+(x) / (o)
+(o) - (x)
+(o) ** (x)
+(x) + k
+k - (x)
+(x) * 2.5
+l / (p)
+(p) ** k
+(x) ** l
+l ** (x)
+(x) // (p)
+(o) // (p)
+l // (p)
+(p) // l
+-(x)
++(x)
+abs(x)
+(w) @ (w)
+(b) @ (w)
+np.ones(4, "f") @ (w)
+(w) @ np.ones((4, 2), "d")
+(x) + True
+(x) * np.array(l)
+(x) * np.float32(l)
+(x) + (s)
+(s) * (x)
+(s) ** l
+(e) + (s)
+(e) * (e)
+(w) + (get_item(w, 0))
+(w) * (get_item(w, (slice(None), [0])))
+(get_item(w, 0)) - (w)
+(w) / (get_item(w, [0]))
+(w) ** 0.5
+(w)[k, 1:]
+(w)[..., ::-1]
+(w)[[0, 2], [1, 3]]
+(w)[None, :, None]
+(w)[w > 0]
+(x).T
+(w).reshape(2, -1)
+(w).reshape((k, -1))
+(x).transpose(*axes)
+(x).transpose()
+(s).item(), len(x)
+[v for v in (w)][k]
+(x).shape, (x).dtype.name, (x).ndim, (x).size, (x).label, (x).rank
+""".split("\n")[1:-1]
+FUNCTIONS += OPERATORS
+FUNCTIONS += [f"{name}({of})" for name in ("relu", "exp", "tanh", "sigmoid", "sqrt", "erf", "floor", "sign", "selu",
+                                         "elu", "softplus", "log1p", "square", "identity") for of in "soe"]
 FUNCTIONS += [f"{name}(x)" for name in OF_ONE] + [f"{name}(p)" for name in OF_ONE_BETWEEN_0_AND_1]
 
 DISTRIBUTIONS = {
@@ -225,10 +443,17 @@ DISTRIBUTIONS = {
     "LogNormal": "mu=x, sigma=p", "Normal": "loc=x, scale=p", "Pareto": "scale=p, alpha=p + 3",
     "Poisson": "lam=p", "Uniform": "low=x, high=x + p", "Chisquare": "k=p + 2",
     "Categorical": "p=simplex", "Dirichlet": "alpha=p + 1", "OneHotCategorical": "p=simplex",
+    "Independent": "d.Normal(loc=b, scale=abs(b) + 1), 1", "Bernoulli ": "logit=x, binary_check=True",
+    "Categorical ": "logit=b", "Normal ": "loc=x, log_scale=x", "Uniform ": "loc=x, scale=p",
     "MultivariateNormal": "loc=b, scale_tril=np.tile(np.eye(4, dtype=b.dtype) * 2, (len(b), 1, 1))",
 }
-MEMBERS = ("batch_shape event_shape mean variance stddev entropy mode median covariance support params "
-           "log_prob(at) prob(at) cdf(at) icdf(p) survival_function(at) log_cdf(at) perplexity").split()
+MEMBERS = ("batch_shape event_shape mean variance stddev entropy mode covariance support params "
+           "log_prob(at) prob(at) cdf(at) icdf(p) survival_function(at) log_cdf(at) perplexity "
+           "sample() sample((2,)) sample(3) sample_n(2) log_survival_function(at)").split()
+# Where they are asked, if not at `p`.
+AT = {"Categorical": "t", "OneHotCategorical": "np.eye(4, dtype='i')[t]", "MultivariateNormal": "b", "Dirichlet": "simplex",
+      "Geometric": "np.round(p + 1)", "Poisson": "np.round(p + 1)", "Bernoulli": "np.round(p)", "Pareto": "p + 1",
+      "Independent": "b", "Chisquare": "p + 1"}
 
 
 def functions(lib: types.SimpleNamespace) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -242,35 +467,37 @@ def function(lib: types.SimpleNamespace, text: str, drawn: dict[str, Any]) -> An
     """The value of an expression, then the gradients of what it uses."""
     scope = {name: getattr(lib.F, name) for name in dir(lib.F) if not name.startswith("_")}
     kept = {name: lib.chainer.Variable(value) for name, value in drawn.items()
-            if name in "xypbmniq" and f"{name}." not in text and f"{name}[" not in text and f"{name} " not in text}
-    y = eval(text, {**scope, **drawn, **kept, "float": float})
-    ys = [v for v in (y if isinstance(y, (list, tuple)) else [y]) if hasattr(v, "creator")]
-    if all(v.dtype.kind == "f" and v.size for v in ys):
-        for v in ys:
-            v.grad = np.cos(np.arange(v.size)).reshape(v.shape).astype(v.dtype)
-        for v in ys:
-            if v.grad is not None and v.creator is not None:
-                v.backward()
+            if name in "xypbmniqwose" and f"{name}." not in text and f"{name}[" not in text and f"{name} " not in text}
+    y = eval(text, {**scope, **drawn, **kept, "float": float, "to_coo": lib.chainer.utils.to_coo})
+    ys = outputs(y)
+    for v in ys:
+        v.grad = np.cos(np.arange(v.size)).reshape(v.shape).astype(v.dtype)
+    for v in ys:
+        if v.grad is not None:
+            v.backward()
     return [y, {name: v.grad for name, v in kept.items()}]
 
 
 def distributions(lib: types.SimpleNamespace) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Members of distributions, and divergences."""
+    """Members of distributions with the gradients of their parameters, samples, and divergences."""
     for name, text in DISTRIBUTIONS.items():
         for seed in range(3):
-            drawn = arguments(seed * 5 + 1)
-            drawn = {**drawn, "x": drawn["x"].astype("f"), "p": drawn["p"].astype("f")}
-
-            def make(name: str = name, text: str = text, drawn: dict[str, Any] = drawn) -> Any:
-                return eval(f"d.{name}({text})", {**drawn, "d": lib.distributions})
-            drawn["at"] = (drawn["t"] if name == "Categorical" else np.eye(4, dtype="i")[drawn["t"]]
-                           if name == "OneHotCategorical" else drawn["b"] if name == "MultivariateNormal" else
-                           drawn["simplex"] if name == "Dirichlet" else np.round(drawn["p"] + 1)
-                           if name in ("Geometric", "Poisson") else np.round(drawn["p"]) if name == "Bernoulli"
-                           else drawn["p"] + 1 if name == "Pareto" else drawn["p"])
+            def run(member: str, name: str = name, text: str = text, seed: int = seed) -> Any:
+                return distribution(lib, name.strip(), text, member, arguments(seed * 5 + 1))
             for member in MEMBERS:
-                yield f"{name}.{member} {seed}", lambda make=make, member=member, drawn=drawn: eval(
-                    f"d.{member}", {**drawn, "d": make()})
-            for shape in ((), (2,)):
-                yield f"{name}.sample({shape}) {seed}", lambda make=make, shape=shape: make().sample(shape).shape
-            yield f"kl_divergence {name} {seed}", lambda make=make: lib.chainer.kl_divergence(make(), make())
+                yield f"{name}.{member} {seed}", lambda run=run, member=member: run(f"d.{member}")
+            yield f"kl_divergence {name} {seed}", lambda run=run: run("kl(d, type(d)(**other))")
+
+
+def distribution(lib: types.SimpleNamespace, name: str, text: str, member: str, drawn: dict[str, Any]) -> Any:
+    """A member of a distribution, and the gradients of its parameters."""
+    drawn = {**drawn, **{key: drawn[key].astype("f") for key in "xp"}}
+    drawn["at"] = eval(AT.get(name, "p"), drawn)
+    kept = {key: lib.chainer.Variable(drawn[key]) for key in ("x", "p", "b", "simplex")}
+    d = eval(f"d.{name}({text})", {**drawn, **kept, "d": lib.distributions, "F": lib.F})
+    other = {key: value * 0.9 for key, value in d.params.items()} if "other" in member else {}
+    y = eval(member, {**drawn, "d": d, "kl": lib.chainer.kl_divergence, "other": other, "cross": lib.chainer.cross_entropy})
+    for v in outputs(y):
+        v.grad = np.cos(np.arange(v.size)).reshape(v.shape).astype(v.dtype)
+        v.backward()
+    return [y, {key: v.grad for key, v in kept.items()}]

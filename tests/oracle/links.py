@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .programs import TIMES, R
+from .programs import TIMES, R, outputs
 
 # Makers, and then calls: of `x` (N, 4), `h` (N, 3), `i` images, `s` signals, `v` volumes, labels `t`, sequences `xs`,
 # and words `w`; `k` is 1, 2 or 3, `l` is 1 or 2.
@@ -92,6 +92,30 @@ Sequential(l_.Linear(4, 3), c.functions.relu) | f(x)
 Sequential(l_.Linear(k), l_.Linear(l)).repeat(2) | f(x)
 ChainList(l_.Linear(4, k), l_.Linear(4, l)) | f[1](x)
 Chain(a=l_.Linear(4, k)) | f.a(x)
+Linear(4, k).copy("init") | f(x)
+Linear(k).copy("share") | f(x)
+Linear(None, 4).repeat(l, "share") | f(i)
+Linear(4, 4).repeat(l, "copy") | f(x)
+Sequential(l_.Linear(4, 3), l_.Linear(k)).flatten() | f(x)
+Linear(4, k, initialW=0.5, initial_bias=l) | f(x)
+Linear(4, k, initialW=np.cos(np.arange(4 * k)).reshape(k, 4)) | f(x)
+Linear(4, k, initialW=c.initializers.Orthogonal()) | f(x[:, :4])
+Convolution2D(3, k, (1, 2), (l, 1), (0, l), initialW=c.initializers.HeNormal(dtype="f")) | f(i)
+Linear(4, k).add_hook(h_.SpectralNormalization(n_power_iteration=l)) | f(x)
+Linear(4, k).add_hook(h_.SpectralNormalization(use_gamma=True)) | [f(x), f(x)]
+Convolution2D(3, k, 2).add_hook(h_.SpectralNormalization(l, factor=0.5)) | f(i)
+Convolution2D(3, k, 2).add_hook(h_.WeightStandardization()) | f(i)
+Linear(4, k).add_hook(h_.WeightStandardization(eps=1e-2)) | f(x)
+Convolution2D(3, k, 2).add_hook(h_.TimerHook()) | f(i)
+model.vision.resnet.BuildingBlock(l, 3, 2, 4, l) | f(i)
+model.vision.resnet.BuildingBlock(n_layer=l, in_channels=3, mid_channels=2, out_channels=4, stride=1) | f(i)
+model.vision.resnet.BottleneckA(3, 2, 4, l, downsample_fb=flag) | f(i)
+model.vision.resnet.BottleneckB(3, 2) | f(i)
+Classifier(l_.Linear(4, 3), lossfun=c.functions.softmax_cross_entropy) | [f(x, t), f.loss, f.accuracy]
+Classifier(l_.Linear(4, 3), label_key="t") | [f(x, t=t), f.y]
+Classifier(l_.Linear(4, 3), label_key=0) | f(t, x)
+NStepRNNTanh(l, 4, 3, 0.) | f(None, xs[::-1])
+EmbedID(5, k, initialW=c.initializers.Normal(0.1)) | f(t[::-1])
 """.split("\n")[1:-1]
 
 
@@ -108,17 +132,10 @@ def arguments(seed: int) -> dict[str, Any]:
             "l": int(r.randint(1, 3)), "flag": bool(r.randint(2)), "train": bool(r.randint(3))}
 
 
-def outputs(y: Any) -> list[Any]:
-    """The variables in a result that have a gradient."""
-    if isinstance(y, (list, tuple)):
-        return [v for x in y for v in outputs(x)]
-    return [y] if hasattr(y, "creator") and y.dtype.kind == "f" and y.creator is not None else []
-
-
 def link(lib: types.SimpleNamespace, make: str, call: str, seed: int) -> Any:
     """What a link gives, what it has then, and what a copy of it gives that has been saved and loaded."""
     drawn = arguments(seed)
-    scope = {**drawn, "l_": lib.L, "c": lib.chainer, "np": np,
+    scope = {**drawn, "l_": lib.L, "h_": lib.link_hooks, "model": lib.L.model, "c": lib.chainer, "np": np,
              "tree": lib.L.BinaryHierarchicalSoftmax.create_huffman_tree({0: 3, 1: 2, 2: 2})}
     names = {**{name: getattr(lib.L, name) for name in dir(lib.L) if name[0].isupper()}, "Chain": lib.chainer.Chain,
              "Sequential": lib.chainer.Sequential, "ChainList": lib.chainer.ChainList}

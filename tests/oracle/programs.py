@@ -28,7 +28,9 @@ def arguments(seed: int) -> dict[str, Any]:
     return {
         "x": uniform(-1, 1, *shape), "y": uniform(-1, 1, *shape), "p": uniform(0.1, 0.9, *shape), "b": b,
         "m": uniform(-1, 1, 2, 3), "n": uniform(-1, 1, *((2, 3), (3, 2))[r.randint(2)]),
-        "i": uniform(-1, 1, 2, 4, 6, 4), "q": spread @ spread.transpose(0, 2, 1) + np.eye(3, dtype=dtype),
+        "i": uniform(-1, 1, 2, 4, 6, 4), "w": np.cos(np.arange(16)).reshape(4, 4).astype(dtype),
+        "o": R(seed + 2).uniform(0.5, 2, shape).astype("fde"[seed % 3]), "s": np.array(0.3, dtype),
+        "e": np.zeros((0, 3), dtype), "q": spread @ spread.transpose(0, 2, 1) + np.eye(3, dtype=dtype),
         "t": r.randint(0, 4, 3).astype("i"), "axis": int(r.randint(-len(shape) - 1, len(shape) + 1)),
         "axes": tuple(r.permutation(len(shape)).tolist()), "flag": bool(r.randint(2)), "k": int(r.randint(0, 4)),
         "l": int(r.randint(1, 4)), "simplex": rows / rows.sum(1, keepdims=True), "np": np, "order": r.permutation(8),
@@ -51,6 +53,13 @@ def plain(value: Any) -> Any:
     if hasattr(value, "__len__") and hasattr(value, "__getitem__"):
         return [plain(value[i]) for i in range(len(value))] + [plain(value[::2]), plain(value[len(value):])]
     return type(value).__name__
+
+
+def outputs(y: Any) -> list[Any]:
+    """The variables in a result that have a gradient."""
+    if isinstance(y, (list, tuple)):
+        return [v for x in y for v in outputs(x)]
+    return [y] if hasattr(y, "creator") and y.dtype.kind == "f" and y.creator is not None else []
 
 
 def attempt(program: Callable[[], Any]) -> Any:

@@ -21,7 +21,7 @@ OPTIMIZERS = {
     "RMSprop": "lr=p, alpha=q, eps_inside_sqrt=q > 0.5", "RMSpropGraves": "lr=p / 10, alpha=q", "SMORMS3": "lr=p",
     "CorrectedMomentumSGD": "lr=p, momentum=q", "MSVAG": "lr=p, beta=q, weight_decay_rate=p / 10",
 }
-HOOKS = ["WeightDecay(p)", "Lasso(p)", "GradientClipping(q)", "GradientHardClipping(-q, p)", "GradientLARS(q, p)"]
+HOOKS = ["GradientNoise(p)", "GradientNoise(p, lambda xp, shape, dtype, *a: xp.full(shape, 0.1, dtype))", "WeightDecay(p)", "Lasso(p)", "GradientClipping(q)", "GradientHardClipping(-q, p)", "GradientLARS(q, p)"]
 TRIGGERS = """
 IntervalTrigger(k, "iteration")
 IntervalTrigger(k / 2., "epoch")
@@ -33,6 +33,14 @@ MaxValueTrigger("v", trigger=(k, "iteration"))
 MinValueTrigger("v", trigger=(k, "iteration"))
 BestValueTrigger("v", lambda best, new: new > best, trigger=(1, "epoch"))
 EarlyStoppingTrigger(check_trigger=(1, "iteration"), monitor="v", patience=k, mode="min")
+EarlyStoppingTrigger(check_trigger=(k, "iteration"), monitor="v", patience=l, mode="max", max_trigger=(9, "iteration"))
+EarlyStoppingTrigger(monitor="v", patience=k)
+ManualScheduleTrigger(k, "iteration")
+ManualScheduleTrigger([k, l + 2, 9], "epoch")
+IntervalTrigger(1 / 3., "epoch")
+OnceTrigger(call_on_resume=flag)
+BestValueTrigger("v", lambda best, new: new < best, (k, "iteration"))
+get_trigger((k, "iteration"))
 """.split("\n")[1:-1]
 SHIFTS = """
 ExponentialShift("lr", 0.5 + q, init=k)
@@ -70,6 +78,40 @@ snapshot_object(model, "model-{.updater.epoch}"), trigger=(1, "epoch")
 snapshot_object(model, "model", condition=lambda: flag)
 DumpGraph("main/loss", filename="graph")
 unchain_variables()
+PlotReport(["main/loss", "seen"], "iteration", trigger=(k, "iteration"), filename="plot.png")
+PlotReport(["main/loss"], trigger=(k, "iteration"), file_name="plot-{iteration}.png", marker=None, grid=False)
+VariableStatisticsPlot(model, trigger=(k, "iteration"), max_sample_size=3, filename="statistics.png")
+ProgressBar(update_interval=100, out=file)
+snapshot(filename="saved", writer=w.SimpleWriter()), trigger=(k, "iteration")
+snapshot(filename="saved-{.updater.iteration}", writer=w.ThreadWriter()), trigger=(k, "iteration")
+snapshot(filename="saved", writer=w.ProcessWriter()), trigger=(4, "iteration")
+snapshot(filename="saved-{.updater.iteration}", writer=w.ThreadQueueWriter()), trigger=(k, "iteration")
+snapshot(filename="saved", writer=w.ProcessQueueWriter()), trigger=(4, "iteration")
+snapshot_object(model, "model-{.updater.iteration}", writer=w.SimpleWriter()), trigger=(k, "iteration")
+snapshot(filename="saved-{.updater.iteration}", condition=lambda: flag, autoload=True), trigger=(k, "iteration")
+make_extension(trigger=(k, "iteration"), default_name="mine")(lambda trainer: file.write("called"))
+lambda trainer: file.write("called")
+lambda trainer: file.write("called"), trigger=t.TimeTrigger(1e-9)
+lambda trainer: file.write("called"), trigger=t.TimeTrigger(1e9)
+InverseShift("lr", gamma=0.5, power=l), trigger=(k, "iteration")
+LinearShift("lr", (0.5, 0.1), (k, 7))
+WarmupShift("lr", 0.01, k, 0.3)
+LogReport(["main/loss"], trigger=(k, "iteration")), call_before_training=True
+Evaluator(test, model, converter=lambda batch, device=None: [np.stack([v[0] for v in batch]), labels[:len(batch)] % 2])
+Evaluator(test, model, eval_func=lambda x, t: report({"a": len(x)}))
+Evaluator(test, model, eval_hook=lambda e: file.write("evaluated"))
+""".split("\n")[1:-1]
+UPDATERS = """
+StandardUpdater(iterator, optimizer)
+StandardUpdater(iterator, optimizer, auto_new_epoch=flag)
+StandardUpdater({"main": iterator}, {"main": optimizer}, device=-1)
+StandardUpdater(iterator, optimizer, loss_func=lambda x, t: model(x, t) * k)
+StandardUpdater(iterator, optimizer, loss_scale=4)
+StandardUpdater(iterator, optimizer, converter=lambda batch, device=None: c.dataset.concat_examples(batch[:1]))
+StandardUpdater(iterator, optimizer, input_device="@numpy")
+ParallelUpdater(iterator, optimizer, devices={"main": "@numpy", "second": "@numpy"})
+ParallelUpdater(iterator, optimizer, models={"main": model, "second": other}, devices={"main": -1, "second": -1})
+ParallelUpdater(iterator, optimizer, devices={"main": -1, "b": -1, "c": -1}, auto_new_epoch=False)
 """.split("\n")[1:-1]
 
 
@@ -93,9 +135,36 @@ def optimizers(lib: types.SimpleNamespace) -> Iterator[tuple[str, Callable[[], A
             optimizer.update()
             found.append(link.w.array.copy())
         return found, optimizer.t
+    def trained(name: str, text: str, seed: int) -> Any:
+        r = R(seed)
+        scope = {"p": r.uniform(0.01, 0.2), "q": r.uniform(0.1, 0.9)}
+        dtype = "fed"[r.randint(3)]
+        x, t = r.uniform(-1, 1, (4, 3)).astype(dtype), r.randint(0, 2, 4).astype("i")
+        with lib.chainer.using_config("dtype", lib.chainer.mixed16 if dtype == "e" else np.dtype(dtype)):
+            models = [lib.L.Classifier(lib.L.Linear(None, 2, initialW=0.1)) for _ in range(2)]
+            made = [eval(f"o.{name}({text})", {**scope, "o": lib.optimizers}).setup(model) for model in models]
+            options = ("use_cleargrads()", "use_fp32_update()", "loss_scaling()", "set_loss_scale(8)", "new_epoch()")
+            option = options[r.randint(len(options))]
+            for optimizer in made:
+                eval(f"o.{option}", {"o": optimizer})
+            for _ in range(3):
+                made[0].update(models[0], x, t)
+            made[0].new_epoch()
+            for source, target in ((models[0], models[1]), (made[0], made[1])):
+                saved: dict[str, Any] = {}
+                lib.serializers.DictionarySerializer(saved).save(source)
+                saved = {key: np.array(value) for key, value in saved.items()}  # Chainer goes on in these arrays
+                lib.serializers.NpzDeserializer(saved).load(target)
+            saved = {key: value.copy() for key, value in saved.items()}
+            made[1].update(lambda: models[1](x, t))
+            rule = models[1].predictor.W.update_rule
+            return [saved, models[1].loss, [(n, p.array) for n, p in sorted(models[1].namedparams())], made[1].t,
+                    made[1].epoch, rule.t, {k: v for k, v in rule.state.items() if v is not None},
+                    {k: getattr(made[1], k) for k in ("lr", "alpha", "beta1", "rho") if hasattr(made[1], k)}]
     for name, text in OPTIMIZERS.items():
         for seed in range(TIMES):
             yield f"{name} {seed}", lambda name=name, text=text, seed=seed: run(name, text, seed)
+            yield f"{name} of a model {seed}", lambda name=name, text=text, seed=seed: trained(name, text, seed)
 
 
 def trainings(lib: types.SimpleNamespace) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -103,7 +172,7 @@ def trainings(lib: types.SimpleNamespace) -> Iterator[tuple[str, Callable[[], An
     def fires(text: str, seed: int) -> Any:
         r, drawn = R(seed), arguments(seed)
         drawn["k"] += 1
-        trigger = eval(f"t.{text}", {**drawn, "t": lib.triggers})
+        trigger = eval(text, {**named(lib.triggers), **drawn, "get_trigger": lib.training.get_trigger})
         trainer = lib.testing.get_trainer_with_mock_updater((99, "iteration"), iter_per_epoch=int(r.randint(1, 5)))
         found = []
         for _ in range(14):
@@ -133,10 +202,51 @@ def trainings(lib: types.SimpleNamespace) -> Iterator[tuple[str, Callable[[], An
     def reported(text: str, seed: int) -> Any:
         with tempfile.TemporaryDirectory() as out:
             return training(lib, text, arguments(seed), out)
-    for texts, run in ((TRIGGERS, fires), (SHIFTS, shifted), (EXTENSIONS, reported)):
+    def updated(text: str, seed: int) -> Any:
+        return updates(lib, text, arguments(seed))
+    for texts, run in ((TRIGGERS, fires), (SHIFTS, shifted), (EXTENSIONS, reported), (UPDATERS, updated)):
         for text in texts:
             for seed in range(TIMES):
                 yield f"{text} {seed}", lambda run=run, text=text, seed=seed: run(text, seed)
+
+
+def named(module: Any) -> dict[str, Any]:
+    """What a module has under public names."""
+    return {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
+
+
+def updates(lib: types.SimpleNamespace, text: str, drawn: dict[str, Any]) -> Any:
+    """What an updater has done and reports after some updates, and after it was saved and loaded."""
+    r = R(drawn["k"])
+    x = r.uniform(-1, 1, (7, 3)).astype("f")
+    rows = lib.datasets.TupleDataset(x, (x.sum(1) > 0).astype("i"))
+
+    def made() -> Any:
+        model = lib.L.Classifier(lib.L.Linear(3, 2, initialW=0.25))
+        optimizer = lib.optimizers.MomentumSGD(0.25).setup(model)
+        iterator = lib.iterators.SerialIterator(rows, drawn["l"] + 1, shuffle=False)
+        return eval(text, {**named(lib.updaters), **drawn, "c": lib.chainer, "iterator": iterator,
+                           "model": model, "other": model.copy(), "optimizer": optimizer})
+
+    def state(updater: Any) -> list[Any]:
+        return [updater.iteration, updater.epoch, updater.is_new_epoch, updater.epoch_detail,
+                updater.previous_epoch_detail, sorted(updater.get_all_optimizers()),
+                updater.get_optimizer("main").target.predictor.W.array.copy()]
+    updater, found = made(), []
+    for _ in range(4):
+        reporter = lib.chainer.Reporter()
+        models = getattr(updater, "_models", None) or {"main": updater.get_optimizer("main").target}
+        for name, model in models.items():
+            reporter.add_observer(name, model)
+        with reporter:
+            updater.update()
+        found.append([{k: v.array for k, v in reporter.observation.items()}, state(updater)])
+    saved: dict[str, Any] = {}
+    lib.serializers.DictionarySerializer(saved).save(updater)
+    again = made()
+    lib.serializers.NpzDeserializer(saved).load(again)
+    again.update()
+    return [found, sorted(saved), state(again)]
 
 
 def training(lib: types.SimpleNamespace, text: str, drawn: dict[str, Any], out: str) -> Any:
@@ -154,12 +264,12 @@ def training(lib: types.SimpleNamespace, text: str, drawn: dict[str, Any], out: 
     def seen(trainer: Any) -> None:
         lib.chainer.report({"seen": float(trainer.updater.iteration % 3), "average": 2})
     trainer.extend(seen, trigger=(1, "iteration"), priority=400)  # before those that write
-    scope = {**drawn, "model": model, "file": file,
-             "test": lib.iterators.SerialIterator(rows, 3, repeat=False, shuffle=False)}
+    scope = {**drawn, "labels": drawn["t"], "model": model, "file": file,
+             "np": np, "test": lib.iterators.SerialIterator(rows, 3, repeat=False, shuffle=False)}
     if not text.startswith("LogReport"):
         trainer.extend(lib.extensions.LogReport(trigger=(drawn["l"], "iteration")))
-    name, _, rest = text.partition("(")
-    eval(f"extend(e.{name}({rest})", {**scope, "extend": trainer.extend, "e": lib.extensions})
+    eval(f"extend({text})", {**named(lib.extensions), **scope, "extend": trainer.extend, "report": lib.chainer.report, "t": lib.triggers,
+                             "w": lib.extensions.snapshot_writers, "make_extension": lib.training.make_extension})
     trainer.run()
     log = [[{key: value for key, value in entry.items() if key != "elapsed_time"} for entry in json.loads(
         pathlib.Path(out, f).read_text())] for f in sorted(os.listdir(out)) if f.startswith("log")]

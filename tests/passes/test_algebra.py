@@ -44,11 +44,11 @@ def sections(text: str) -> dict[str, list[str]]:
 
 # Named by the rule they are for; the last value is the output.
 CASES = sections("""
-== reshape_to_itself
+== all_of_it
 %a: f32[4,3] = reshape(%x) {shape=(4, 3)}
 ->
 %x
-== reshape_of_reshape
+== twice_the_same
 %a: f32[12] = reshape(%x) {shape=(12,)}
 %b: f32[3,4] = reshape(%a) {shape=(3, 4)}
 ->
@@ -85,11 +85,11 @@ CASES = sections("""
 %b: f32[4,4] = matmul(%a, %c) {transa=True, transb=False}
 ->
 %b: f32[4,4] = matmul(%x, %y) {transa=False, transb=True}
-== broadcast_to_itself
+== broadcast to its own shape
 %a: f32[4,3] = broadcast_to(%x) {shape=(4, 3)}
 ->
 %x
-== broadcast_of_broadcast
+== broadcast of a broadcast
 %a: f32[4,3] = broadcast_to(%v) {shape=(4, 3)}
 %b: f32[2,4,3] = broadcast_to(%a) {shape=(2, 4, 3)}
 ->
@@ -109,11 +109,11 @@ CASES = sections("""
 ->
 %a: f32[3] = map(%v) {expr=exp(a0)}
 %b: f32[4,3] = broadcast_to(%a) {shape=(4, 3)}
-== map_of_itself
+== map_of_distinct
 %a: f32[4,3] = map(%x, %y, %x) {expr=((a0 * a1) + a2)}
 ->
 %a: f32[4,3] = map(%x, %y) {expr=((a0 * a1) + a0)}
-== map_without_unused
+== map without an unused operand
 %a: f32[4,3] = map(%x, %v, %y) {expr=(a0 + a2)}
 ->
 %a: f32[4,3] = map(%x, %y) {expr=(a0 + a1)}
@@ -152,7 +152,7 @@ CASES = sections("""
 %b: f32[1,3] = reduce(%a) {fn='max', axes=(0,)}
 ->
 %a: f32[1,3] = reshape(%v) {shape=(1, 3)}
-== slice_of_everything
+== slice of everything
 %a: f32[4,3] = slice(%x) {starts=(0, 0), stops=(4, 3), steps=(1, 1)}
 ->
 %x

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kusari.ir import PRIMITIVES, Arg, Builder, Call, Graph, Node, Op, Trait, Value, tensor_type, verify
-from kusari.passes import check_plan, keeping, plan, search
+from kusari.passes import check_plan, plan, search
 from kusari.passes.cut import Cut
 from kusari.passes.recompute import alternatives, fullest
 from kusari.passes.tidy import remove_dead
@@ -27,7 +27,7 @@ def test_any_cut_and_any_choice_keep_the_meaning(graph: Graph, where: float, dat
     cut = round(where * len(graph.nodes))
     made = [v for n in graph.nodes[:cut] for v in n.outputs]
     kept = data.draw(st.lists(st.sampled_from(made), max_size=4)) if made else []
-    for way in (keeping(graph, cut, kept), *alternatives(Cut(graph, cut), 8)):
+    for way in (Cut(graph, cut).attempt(kept), *alternatives(Cut(graph, cut), 8)):
         verify(way.graph)
         assert_same(graph, way.graph, rtol=0)
         assert effects(way.graph) == effects(graph)
@@ -154,8 +154,8 @@ def test_what_was_written_since_is_not_read_again() -> None:
     cut = len(b.nodes)
     out = b.call("add", b.call("tanh", y), state)
     graph = Graph("state", (x,), (state,), (), tuple(b.nodes), (out,))
-    assert y in keeping(graph, cut, ()).kept
-    assert_same(graph, keeping(graph, cut, ()).graph, rtol=0)
+    assert y in Cut(graph, cut).attempt(()).kept
+    assert_same(graph, Cut(graph, cut).attempt(()).graph, rtol=0)
 
 
 def test_a_view_of_a_param_that_is_written_since_stays() -> None:
@@ -166,8 +166,8 @@ def test_a_view_of_a_param_that_is_written_since_stays() -> None:
     cut = len(b.nodes)
     out = b.call("square", view)
     graph = Graph("view", (x,), (state,), (), tuple(b.nodes), (out,))
-    assert view in keeping(graph, cut, ()).kept
-    assert_same(graph, keeping(graph, cut, ()).graph, rtol=0)
+    assert view in Cut(graph, cut).attempt(()).kept
+    assert_same(graph, Cut(graph, cut).attempt(()).graph, rtol=0)
 
 
 def test_the_fullest_position_is_the_turn() -> None:

@@ -417,9 +417,10 @@ def labelled(chain: Any, r: tuple[int, ...], x: Any) -> Any:
 
 @op(1, lambda: L.EmbedID(WIDE, 3))
 def embedded(link: Any, r: tuple[int, ...], x: Any) -> Any:
-    # Numbers that do not depend on rounding: what x is says only how many there are.
+    # Numbers that do not depend on rounding: what x is says only how many there are. Nor does the sign of a mean of
+    # squares, while a mean of normalized values is nothing but rounding.
     ids = F.cast(F.cumsum(fit(x, None, WIDE)[:, 0] * 0 + 1, axis=0) % WIDE, np.int32)
-    return link(ids) * (1 if r[0] % 2 else F.mean(x) if x.size else 2)
+    return link(ids) * (1 if r[0] % 2 else F.mean(x * x) if x.size else 2)
 
 
 @op(2)

@@ -14,8 +14,8 @@ import kusari.functions as F
 import kusari.links as L
 from kusari import static_graph, tape
 from kusari.function_hooks import TimerHook
+from kusari.profiling.events import Event, own_times
 from kusari.runtime import Frame
-from kusari.static.verify.events import Event, own_times
 
 X, T = np.ones((64, 200), "f"), np.zeros(64, "i")
 

@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import prod
 
-from kusari.ir import Arg, Call, DType, Kernel, Node, Windows, pool_windows
+from kusari.ir import Arg, Call, Kernel, Node, Windows, pool_windows
 
 from ...target import Target
 from ..contraction.conv.geometry import Image, staged_windows, whole_image
@@ -26,11 +26,7 @@ def pool_kernel(node: Node, target: Target) -> Kernel:
     key = (node.op.name, sorted(node.attrs.items()), first, len(node.inputs), target)
     symbol = f"{node.op.name}_{'x'.join(map(str, windows.size))}_{hashlib.sha256(repr(key).encode()).hexdigest()[:12]}"
     em = Emitter(symbol, target)
-    if forward:
-        write = _Pool(em, windows, first.dtype, prod(first.shape[:2]), node.attrs["fn"], node.attrs["places"])
-    else:
-        write = _Unpool(em, windows, first.dtype, prod(first.shape[:2]), len(node.inputs) == 2)
-    scratch = write.write()
+    scratch = (_Pool if forward else _Unpool)(em, windows, node).write()
     moved = sum(v.tensor.nbytes for v in (*node.inputs, *node.outputs))
     work = prod(first.shape[:2]) * prod(windows.out) * prod(windows.kernel)
     return Kernel("llvm", symbol, em.text(), scratch, 2 * work, moved)
@@ -39,14 +35,20 @@ def pool_kernel(node: Node, target: Target) -> Kernel:
 class _Planes:
     """Common parts of both: threads share the channels of all samples. Invariant: scratch holds one staged channel."""
 
-    def __init__(self, em: Emitter, windows: Windows, dtype: DType, channels: int, image: Image,
-                 offsets: Sequence[int]) -> None:
-        self.em, self.windows, self.dtype, self.channels = em, windows, dtype, channels
-        self.image, self.offsets = image, offsets
-        self.element, self.width = value_type(dtype), em.target.lanes(dtype.itemsize)
+    places: bool  # whether the places of the largest elements are an output, or an operand
+
+    def __init__(self, em: Emitter, windows: Windows, node: Node) -> None:
+        self.em, self.windows, self.node = em, windows, node
+        self.dtype, self.channels = node.inputs[0].tensor.dtype, prod(node.inputs[0].shape[:2])
+        self.element, self.width = value_type(self.dtype), em.target.lanes(self.dtype.itemsize)
         self.ty = vector(self.element, self.width)
-        self.staged = whole_lines(image.size + 2 * self.width, dtype.itemsize)
-        self.taps = em.table("i64", offsets)
+        self.image, self.offsets = self.geometry()
+        self.staged = whole_lines(self.image.size + 2 * self.width, self.dtype.itemsize)
+        self.taps = em.table("i64", self.offsets)
+
+    def geometry(self) -> tuple[Image, tuple[int, ...]]:
+        """The staged image of a channel, and the offset of every tap in it."""
+        return staged_windows(self.windows)
 
     def array(self, slot: int, element: str = "") -> Array:
         """The array in a slot."""
@@ -68,14 +70,10 @@ class _Planes:
 class _Pool(_Planes):
     """Writes ``pool``: the windows of neighbouring results are neighbours in the staged image."""
 
-    def __init__(self, em: Emitter, windows: Windows, dtype: DType, channels: int, fn: str, places: bool) -> None:
-        super().__init__(em, windows, dtype, channels, *staged_windows(windows))
-        self.fn = fn
-        self.places = places
-
     def write(self) -> int:
         """Write the kernel; returns the bytes of scratch each thread needs."""
         em, width = self.em, self.width
+        self.fn, self.places = self.node.attrs["fn"], self.node.attrs["places"]
         x, y = self.array(0), self.array(1)
         places = self.array(2, "i32") if self.places else y
         # Two alternating channels: stores take longer than the computation of a small one.
@@ -146,17 +144,14 @@ class _Pool(_Planes):
 class _Unpool(_Planes):
     """Writes ``unpool``: tap after tap is added to the planes of an image, which are then interleaved."""
 
-    def __init__(self, em: Emitter, windows: Windows, dtype: DType, channels: int, places: bool) -> None:
-        # Rows do not overlap, masked lanes included: a load would wait for a recent store.
-        lanes = em.target.lanes(dtype.itemsize)
-        breadth = -(-windows.out[-1] // lanes) * lanes
-        super().__init__(em, windows, dtype, channels, *whole_image(windows, breadth))
-        self.places = places
+    def geometry(self) -> tuple[Image, tuple[int, ...]]:
+        """Rows do not overlap, masked lanes included: a load would wait for a recent store."""
+        return whole_image(self.windows, -(-self.windows.out[-1] // self.width) * self.width)
 
     def write(self) -> int:
         """Write the kernel; returns the bytes of scratch each thread needs."""
         em, width, element, last = self.em, self.width, self.element, self.image.axes[-1]
-        g = self.array(0)
+        g, self.places = self.array(0), len(self.node.inputs) == 2
         places = self.array(1, "i32") if self.places else g
         x, own = self.array(1 + self.places), self.own(2 + self.places)
         positions, size = prod(self.windows.out), prod(self.windows.size)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from kusari.ir import PRIMITIVES, Builder, Graph, Kernel, Node, TensorType, Value
 from kusari.ir.nest import Nest, nest_of
@@ -48,22 +49,19 @@ class _Writer:
         # Vectors of two registers, then of one, then single elements.
         self.widths = [lanes_of(nest, em.target) * k for k in (2, 1)] + [1]
         self.block = self.widths[0]
-        self.sizes = [n for n in sizes]
+        self.sizes = sizes
         self.marks = (True,) * len(nest.steps)
 
     def write(self) -> None:
         """Write the loop over tensors."""
         em = self.em
-        starts = [0]
-        for n in self.sizes:
-            starts.append(starts[-1] + -(-n // self.block))
+        starts = [0, *accumulate(-(-n // self.block) for n in self.sizes)]
         table = em.table("i64", [x for pair in zip(starts[:-1], starts[1:], self.sizes, strict=True) for x in pair])
         scalars = [em.slot(i) for i in range(self.shared)]
         lo, hi = em.chunk(starts[-1])
         ways = [self._prepare(scalars, w) for w in dict.fromkeys(self.widths)]
         for t in em.each(0, len(self.sizes)):
-            row = em.gep(table, em.mul(t, 3), "i64")
-            first, after, size = (em.entry(row, k) for k in range(3))
+            first, after, size = em.row(table, t, 3)
             begin = em.sub(em.max(lo, first), first)
             end = em.sub(em.min(hi, after), first)
             with em.only(em.compare("slt", begin, end)):

@@ -7,6 +7,7 @@ on the number of threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from math import prod
 
 from kusari.ir import Kernel
@@ -114,10 +115,7 @@ class _SweepWriter(NestWriter):
         stride = 0 if self.lanes_reduced else 1
         found = [self.em.read(held(step), self.width, self._address(reduction, p), offset, stride,
                               scope.valid if stride else None) for p in range(SPLIT_PARTS)]
-        total = found[0]
-        for other in found[1:]:
-            total = self.points.combine(step, total, other)
-        return self.points.rounded(step, total)
+        return self.points.rounded(step, reduce(lambda a, b: self.points.combine(step, a, b), found))
 
     def _range(self, level: int, whole: int, step: int) -> tuple[Index, Index]:
         if level:

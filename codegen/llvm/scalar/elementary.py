@@ -315,9 +315,7 @@ def _sine_cosine(r: Lanes) -> tuple[Lanes, Lanes]:
 def _far(x: Lanes, y: Lanes, symbol: str) -> Lanes:
     """``y``, but the C library's result for arguments of a million and more, if there are any."""
     far = x.call("fabs").compare("uge", 1e6)
-    (ssa,) = x.em.when(far.any(), lambda: [far.choose(per_lane(x, symbol), y).ssa], lambda: [y.ssa],
-                       [vector(x.element, x.width)])
-    return Lanes(x.em, x.element, x.width, ssa)
+    return far.if_any(lambda: far.choose(per_lane(x, symbol), y), y)
 
 
 def _trigonometric(x: Lanes, shift: int, symbol: str) -> Lanes:
@@ -330,9 +328,7 @@ def _trigonometric(x: Lanes, shift: int, symbol: str) -> Lanes:
         r = n.fma(-part, r)
     y = _turned(x, bits, r, shift)
     far = x.call("fabs").compare("uge", _NEAR_RADIANS)
-    (ssa,) = x.em.when(far.any(), lambda: [_far(x, _turned(x, *_quarter_turns(x), shift), symbol).ssa],
-                       lambda: [y.ssa], [vector(x.element, x.width)])
-    return Lanes(x.em, x.element, x.width, ssa)
+    return far.if_any(lambda: _far(x, _turned(x, *_quarter_turns(x), shift), symbol), y)
 
 
 # pi/2 in three floats. For |x| < _NEAR_RADIANS the difference of x and multiples of the first one is exact.

@@ -4,7 +4,6 @@ from __future__ import annotations
 import math
 
 from ..text.lanes import Lanes, horner, per_lane
-from ..text.types import vector
 from . import polynomials as p
 from .elementary import exp2, log2, log2_by_table, round_bits, scale, scale_whole, split
 
@@ -112,9 +111,7 @@ def _power_by_table(x: Lanes, y: Lanes) -> Lanes | None:
     result = scale_whole(horner(f, p.EXP2_32).fma(f, 1.0), n.cast("fptrunc", "float"))
     assert result is not None
     plain = x.compare("ogt", 0.0) & x.compare("olt", math.inf) & y.call("fabs").compare("olt", math.inf)
-    (ssa,) = x.em.when((~plain).any(), lambda: [_with_signs(x, y, _with_ends(size, y, result)).ssa],
-                       lambda: [result.ssa], [vector("float", x.width)])
-    return Lanes(x.em, "float", x.width, ssa)
+    return (~plain).if_any(lambda: _with_signs(x, y, _with_ends(size, y, result)), result)
 
 
 def _with_ends(size: Lanes, y: Lanes, result: Lanes) -> Lanes:

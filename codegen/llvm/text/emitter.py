@@ -278,6 +278,11 @@ class Emitter:
         """Element ``index`` of a table of i64."""
         return self.load("i64", 1, self.gep(table, index, "i64"))
 
+    def row(self, table: str, number: Index, words: int) -> list[Index]:
+        """Row ``number`` of a table of i64 that has rows of so many."""
+        start = self.gep(table, self.mul(number, words), "i64")
+        return [self.entry(start, k) for k in range(words)]
+
     def store(self, element: str, width: int, x: str, pointer: str, valid: int | None = None,
               align: int | None = None) -> None:
         """Write ``width`` neighbours, or only the first ``valid``."""

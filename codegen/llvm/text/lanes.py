@@ -1,7 +1,7 @@
 """A vector value with operators, so that formulas read as formulas."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -109,6 +109,12 @@ class Lanes:
     def below(self, bound: float) -> Lanes:
         """The smaller of this and a number; NaN stays NaN."""
         return self.like(bound).compare("olt", self).choose(self.like(bound), self)
+
+    def if_any(self, then: Callable[[], Lanes], otherwise: Lanes) -> Lanes:
+        """``then()`` if any of these (``i1``) is set, else ``otherwise``: a branch."""
+        (ssa,) = self.em.when(self.any(), lambda: [then().ssa], lambda: [otherwise.ssa],
+                              [vector(otherwise.element, otherwise.width)])
+        return otherwise._make(ssa)
 
     def any(self) -> str:
         """One i1: whether any element (``i1``) is set."""

@@ -40,6 +40,8 @@ def _shape_of(args: Sequence[Any]) -> tuple[int, ...]:
 
 def reshape(a: ndarray, *newshape: Any) -> ndarray:
     """Return the same elements in another shape, of which one number may be -1."""
+    if not newshape:
+        raise TypeError("reshape needs a shape, () for an array without axes")
     shape = _shape_of(newshape)
     return _either(lambda x: F.reshape(x, shape), lambda x: x.reshape(shape), a)
 
@@ -105,8 +107,8 @@ def squeeze(a: ndarray, axis: Any = None) -> ndarray:
     """Return an array without its axes of length 1, or without those given."""
     if axis is not None:
         axis = tuple([_axis(k, a.ndim) for k in _axes(axis)])
-        if any(a.shape[k] != 1 for k in axis):
-            raise DimensionError(f"axes {axis} of shape {a.shape} are not all of length 1")
+        if len(set(axis)) < len(axis) or any(a.shape[k] != 1 for k in axis):
+            raise DimensionError(f"axes {axis} of shape {a.shape} are not all of length 1, each given once")
     kept = [n for k, n in enumerate(a.shape) if (n != 1 if axis is None else k not in axis)]
     return reshape(a, kept)
 
@@ -187,10 +189,11 @@ def split(ary: ndarray, indices_or_sections: Any, axis: int = 0) -> list[ndarray
     """Return the parts of an array: so many of one length, or those between indices."""
     k = _axis(axis, ary.ndim)
     n = ary.shape[k]
-    if isinstance(indices_or_sections, (int, np.integer)):
-        if indices_or_sections < 1 or n % indices_or_sections:
+    if np.ndim(indices_or_sections) == 0:
+        count = int(indices_or_sections)
+        if count < 1 or count != indices_or_sections or n % count:
             raise DimensionError(f"an axis of length {n} has no {indices_or_sections} parts of one length")
-        cuts = list(range(0, n, n // indices_or_sections or 1))[1:] if n else [0] * (indices_or_sections - 1)
+        cuts = list(range(0, n, n // count or 1))[1:] if n else [0] * (count - 1)
     else:
         cuts = [operator.index(i) for i in indices_or_sections]
     bounds = zip([0, *cuts], [*cuts, n], strict=True)
@@ -217,7 +220,8 @@ def repeat(a: ndarray, repeats: Any, axis: int | None = None) -> ndarray:
     counts = int(repeats) if isinstance(repeats, (int, np.integer)) else tuple([int(n) for n in repeats])
     if np.min(counts, initial=0) < 0:
         raise DimensionError("elements cannot be repeated a negative number of times")
-    return _either(lambda x: F.repeat(x, counts, k), lambda x: x.repeat(counts, k), a)
+    repeated = _either(lambda x: F.repeat(x, counts, k), lambda x: x.repeat(counts, k), a)
+    return repeated if repeated.is_contiguous else repeated.copy()  # of each element once, it is the array itself
 
 
 def flip(m: ndarray, axes: Any = None) -> ndarray:

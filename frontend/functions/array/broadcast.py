@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ...broadcasting import broadcast_to
+from ...broadcasting import BroadcastTo
 from ...utils import type_check
 from ...utils.arrays import for_arrays
 from ...variable import Variable
@@ -27,5 +27,5 @@ def broadcast(*args: Any) -> tuple[Variable, ...] | Variable:
     shapes = [x.shape for x in args]
     type_check.expect_broadcast_shapes("inputs", *shapes)
     shape = np.broadcast_shapes(*shapes)
-    outputs = tuple([broadcast_to(x, shape) for x in args])
+    outputs = tuple([BroadcastTo(shape).apply((x,))[0] for x in args])
     return outputs[0] if len(args) == 1 else outputs

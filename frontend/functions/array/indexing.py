@@ -379,6 +379,8 @@ def get_item(x: Any, slices: Any) -> Variable:
     Raises:
         IndexError: The index does not fit.
     """
+    if type(slices) is int:
+        return GetItem((slices,)).apply((x,))[0]
     entries, arrays = encode(_as_chainer_reads(slices))
     arrays = cuda.beside(x, arrays)
     if not arrays and not any(isinstance(e, tuple) and e and e[0] == "#" for e in entries):

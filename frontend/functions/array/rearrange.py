@@ -9,13 +9,13 @@ import numpy as np
 
 from ... import backend
 from ...backends import cuda
+from ...broadcasting import broadcast_to
 from ...function_node import FunctionNode
 from ...structured import Structured
 from ...tape import named
 from ...utils import type_check
 from ...variable import Variable, as_variable
 from .axes import transpose
-from .broadcast import broadcast_to
 from .indexing import GetItem, ScatterAdd, get_item
 from .join import stack
 from .shape import reshape
@@ -83,8 +83,6 @@ def tile(x: Any, reps: int | Sequence[int]) -> Variable:
     x = as_variable(x)
     shape = (1,) * (len(times) - x.ndim) + x.shape
     times = (1,) * (x.ndim - len(times)) + times
-    if all(r == 1 for r in times):
-        return reshape(x, shape)
     split = [v for n in shape for v in (1, n)]
     wide = [v for r, n in zip(times, shape, strict=True) for v in (r, n)]
     return reshape(broadcast_to(reshape(x, tuple(split)), tuple(wide)),
@@ -229,9 +227,9 @@ def pad(x: Any, pad_width: Any, mode: str, **keywords: Any) -> Variable:
         value = keywords.pop("constant_values", 0)
         if keywords:
             raise TypeError(f"pad got an unexpected keyword argument {next(iter(keywords))!r}")
-        if np.ndim(value):
+        if np.ndim(value) and np.any(widths):
             return _pad_by_side(x, widths, np.broadcast_to(value, (x.ndim, 2)).tolist())
-        return Pad(widths, float(value)).apply((x,))[0]
+        return Pad(widths, 0.0 if np.ndim(value) else float(value)).apply((x,))[0]
     if mode not in ("edge", "reflect", "symmetric", "wrap") or keywords:
         raise ValueError(f"pad supports the modes constant, edge, reflect, symmetric and wrap, got {mode!r} {keywords}")
     return PadIndexed(widths, mode).apply((x,))[0]

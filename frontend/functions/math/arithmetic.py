@@ -179,7 +179,7 @@ def _install() -> None:
         setattr(Variable, f"__{name}__", left(f))
         setattr(Variable, f"__r{name}__", right(f))
     Variable.__neg__ = lambda self: _neg(self)  # type: ignore[method-assign]
-    Variable.__pos__ = lambda self: Identity().apply((self,))[0]  # type: ignore[method-assign]
+    Variable.__pos__ = lambda self: self  # type: ignore[method-assign]
     Variable.__abs__ = lambda self: absolute(self)  # type: ignore[method-assign]
     Variable.__matmul__ = _matmul  # type: ignore[method-assign]
     Variable.__rmatmul__ = lambda self, lhs: _matmul(lhs, self)  # type: ignore[method-assign]

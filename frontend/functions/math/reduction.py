@@ -19,6 +19,8 @@ def checked_axis(axis: Any) -> tuple[int, ...] | None:
     """Return ``axis`` as a tuple (or None for all axes); raises ``TypeError`` or ``ValueError``."""
     if axis is None:
         return None
+    if type(axis) is int:
+        return axis,
     if not isinstance(axis, tuple):
         axis = (axis,)
     if not all(isinstance(a, (int, np.integer)) for a in axis):
@@ -62,7 +64,8 @@ class Reduction(Structured):
                 type_check.expect(x_type.ndim > a)
             else:
                 type_check.expect(x_type.ndim >= -a)
-        if self.axis is not None and len({a % type_check.eval(x_type.ndim) for a in self.axis}) < len(self.axis):
+        if self.axis is not None and len(self.axis) > 1 and (
+                len({a % type_check.eval(x_type.ndim) for a in self.axis}) < len(self.axis)):
             raise ValueError(f"duplicate value in axis: {self.axis}")
 
     def result(self, b: Any, x: Any, y: Any) -> Any:

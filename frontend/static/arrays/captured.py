@@ -35,13 +35,13 @@ def outside_value(tape: Tape, array: Any) -> Value | None:
     for whole in (*tape.written.arrays(), *tape.states(), *observation.found_arrays()):
         if owner(whole) is not memory:
             continue
-        if tape.known(whole) is None and not tape.is_state(whole):
-            if whole.dtype.kind not in "fiubc" or Spans(tape.given_arrays()).touch(whole):
+        if tape.known(whole) is None:
+            if tape.is_state(whole):
+                tape.bind_state(whole)
+            elif whole.dtype.kind not in "fiubc" or Spans(tape.given_arrays()).touch(whole):
                 return None
-            if whole is array or part_of(array, whole) is not None:
+            elif whole is array or part_of(array, whole) is not None:
                 tape.bind_outside(whole)
-        if tape.is_state(whole) and tape.known(whole) is None:
-            tape.bind_state(whole)
         value = tape.known(whole) if whole is array else _part(tape, array, whole)
         if value is not None:
             return value

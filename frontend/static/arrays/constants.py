@@ -11,9 +11,9 @@ from kusari.ir import Op, Value
 
 from ...broadcasting import broadcast_to
 from ...configuration import using_config
-from ...functions.math.identity import Identity
 from ...variable import Variable
 from .captured import owner
+from .detached import cut_off
 
 if TYPE_CHECKING:
     from ..trace.recorder import Tape
@@ -97,8 +97,7 @@ class Constants:
                       "its gradient; make it outside")
         if self.value(tape, array) is None:
             return None
-        with using_config("enable_backprop", False):  # nothing lies behind it
-            return tape.known(Identity().apply((Variable(array, requires_grad=False),))[0]._array)
+        return tape.known(cut_off(Variable(array, requires_grad=False)))
 
     def settle(self, tape: Tape) -> None:
         """Note a fault if functions have read an array that was changed later: their gradients would read it, too."""
@@ -107,4 +106,4 @@ class Constants:
 
     def _note(self, tape: Tape) -> None:
         tape.note("an array that NumPy made in the call changes after functions have read it; make another one",
-                  None if tape.observation is None else tape.observation.where)
+                  tape.where)

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from ..trace.recorder import Tape
 
 
+def cut_off(variable: Variable) -> Any:
+    """Return a view of an array that is another value, as a tape records it: no gradient goes through it."""
+    with using_config("enable_backprop", False):
+        return Identity().apply((variable,))[0]._array
+
+
 class Detached:
     """Views that take their place, as long as they are referenced. Invariant: nothing here keeps arrays alive."""
 
@@ -47,7 +53,6 @@ class Detached:
             return array
         if tape.fault is not None or tape.known(array) is None:
             return None
-        with using_config("enable_backprop", False):
-            view = Identity().apply((Variable(array, requires_grad=False),))[0]._array
+        view = cut_off(Variable(array, requires_grad=False))
         self._known[id(array)] = weakref.ref(array), weakref.ref(view)
         return view

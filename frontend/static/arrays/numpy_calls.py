@@ -6,7 +6,7 @@ knows it as the product that the compiler can fuse.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from ... import functions as F
 from ...function_node import FunctionNode
 from ...variable import Variable
 from ..computed_numbers import computed_number
+from ..errors import is_from_handler
 from .captured import outside_value, owner
 
 _UFUNCS: dict[Any, Callable[..., Any]] = {
@@ -111,10 +112,9 @@ METHODS: dict[str, Callable[..., Any]] = {
 _MOST_ARGUMENTS = {"ravel": 0, "flatten": 0, "copy": 0, "squeeze": 1, "sum": 1, "mean": 1, "max": 1, "min": 1,
                    "cumsum": 1, "clip": 2, "argmax": 1, "argmin": 1}
 _OF_FLOATS = frozenset(("sum", "mean", "max", "min", "cumsum", "clip", "argmax", "argmin"))
-_AS_METHODS = {np.sum: "sum", np.mean: "mean", np.max: "max", np.amax: "max", np.min: "min", np.amin: "min",
-               np.cumsum: "cumsum", np.clip: "clip", np.squeeze: "squeeze", np.ravel: "ravel",
-               np.argmax: "argmax", np.argmin: "argmin"}
-ATTRIBUTES: dict[str, Callable[..., Any]] = {"T": F.transpose}
+_AS_METHODS = {np.amax: "max", np.amin: "min",
+               **{getattr(np, name): name for name in (*_OF_FLOATS, "squeeze", "ravel")}}
+_CONVERSIONS = {np.array, np.asarray, np.ascontiguousarray}
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.reshape: F.reshape, np.transpose: F.transpose, np.swapaxes: F.swapaxes, np.expand_dims: F.expand_dims,
     np.moveaxis: F.moveaxis, np.rollaxis: F.rollaxis, np.flip: F.flip, np.tile: F.tile, np.broadcast_to: F.broadcast_to,
@@ -175,13 +175,13 @@ def _fits(inputs: tuple[Any, ...]) -> bool:
 def of_function(tape: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
     """Return the result of NumPy's ``func(*args, **kwargs)``, recorded; None if no function of ours does the same."""
     kwargs = kwargs or {}
+    if isinstance(func, np.ufunc):
+        return of_ufunc(tape, func, args) if not kwargs and len(args) == func.nin else None
+    if func in _CONVERSIONS and args and isinstance(args[0], np.ndarray):
+        return of_conversion(tape, func.__name__, args[0], args[1:], kwargs)
     join = _OF_SEQUENCES.get(func)
     if join is not None and args and isinstance(args[0], (list, tuple)):
-        xs, rest = args[0], args[1:]
-        if not (xs and all(isinstance(x, np.ndarray) for x in xs) and len({x.dtype for x in xs}) == 1
-                and is_plain(rest) and kwargs.keys() <= {"axis"} and is_plain(tuple(kwargs.values()))):
-            return None
-        return recorded(tape, lambda *ys: join(ys, *rest, **kwargs), lambda *ys: func(ys, *rest, **kwargs), tuple(xs))
+        return _of_sequence(tape, join, func, args[0], args[1:], kwargs)
     if func is np.dot and not kwargs and all(isinstance(x, np.ndarray) and x.ndim == 2 for x in args):
         return of_ufunc(tape, np.matmul, args)
     if args and isinstance(args[0], np.ndarray) and (method := _AS_METHODS.get(func)) is not None:
@@ -190,6 +190,15 @@ def of_function(tape: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if function is None or not args or kwargs or not is_plain(args[1:]):
         return None
     return recorded(tape, function, func, args)
+
+
+def _of_sequence(tape: Any, join: Callable[..., Any], func: Any, xs: Sequence[Any], rest: tuple[Any, ...],
+                 kwargs: dict[str, Any]) -> Any:
+    """Return ``func(xs, *rest, **kwargs)`` of arrays, recorded as ``join`` of them."""
+    if not (xs and all(isinstance(x, np.ndarray) for x in xs) and len({x.dtype for x in xs}) == 1
+            and is_plain(rest) and kwargs.keys() <= {"axis"} and is_plain(tuple(kwargs.values()))):
+        return None
+    return recorded(tape, lambda *ys: join(ys, *rest, **kwargs), lambda *ys: func(ys, *rest, **kwargs), tuple(xs))
 
 
 def of_method(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
@@ -233,11 +242,6 @@ def of_conversion(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwarg
     return array if tape.knows_elements(array) else None
 
 
-def of_attribute(tape: Any, name: str, array: Any) -> Any:
-    """Return the attribute ``array.name``, recorded."""
-    return recorded(tape, ATTRIBUTES[name], lambda x: getattr(x, name), (array,))
-
-
 def is_plain(tree: Any) -> bool:
     """Whether a value consists of numbers, slices, dtypes and tuples of them, on which a recorded call may depend."""
     if isinstance(tree, (tuple, list)):
@@ -259,7 +263,9 @@ def recorded(tape: Any, function: Callable[..., Any], original: Callable[..., An
     try:
         with np.errstate(all="ignore"):
             expected = original(*args)
-    except Exception:
+    except Exception as error:
+        if is_from_handler(error):
+            raise
         return None  # NumPy itself will tell
     if type(expected) is not np.ndarray and (
             tape.observation is None or not isinstance(expected, (np.floating, np.integer))):

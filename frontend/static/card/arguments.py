@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from kusari.ir import TensorType
 from kusari.runtime.card.kernels import cupy
-from kusari.runtime.frame import part_of
-from kusari.runtime.python_rows import RunError
+from kusari.runtime.python_rows import RunError, part_of
 
 from ..arrays.aliasing import View
 from ..arrays.overlap import Spans
 from ..compile.compile import Compiled
 from ..errors import Stale
-from ..replay.bind import ALONE, Kept, Results, Token
+from ..replay.arguments import FrameArguments, require_apart
+from ..replay.bind import ALONE, Kept, Token
 from ..replay.undo import undoing
 from ..trace.bindings import StateBinding
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .place import CardPlace
 
 
-class CardArguments:
+class CardArguments(FrameArguments):
     """One frame of a graph that is compiled for a card; its parameters are those of ``Arguments``.
 
     Invariant: kernels work on the arrays of parameters and states themselves, and on copies of inputs. A result that
@@ -30,32 +30,24 @@ class CardArguments:
     get copies, so that addresses stay what they are.
     """
 
-    __slots__ = ("frame", "compiled", "_place", "_bindings", "_first", "_free", "_known", "_results", "_ready",
-                 "_states", "_device", "_undo", "_checked", "apart", "copied_out", "returned", "views")
+    __slots__ = ("_place", "_bindings", "_known", "_ready", "_states", "_device", "_undo", "_checked", "apart",
+                 "copied_out", "views")
 
     def __init__(self, place: CardPlace, compiled: Compiled, bindings: Sequence[Any],
                  fixed: Mapping[int, Any] | None = None, returned: Sequence[int] | None = None,
                  apart: Collection[int] = (), views: Mapping[int, tuple[int, View]] | None = None,
                  ready: Callable[[], None] | None = None) -> None:
-        self.compiled, self._place, self._bindings = compiled, place, bindings
+        super().__init__(compiled, fixed, returned, apart, views)
+        self._place, self._bindings = place, bindings
         self._device = cupy().cuda.Device(place.device)
-        self.frame = frame = compiled.executable.acquire()
-        final = compiled.plan.graph
-        self._first = first = len(final.inputs)
-        self._free = [i for i in range(first) if not fixed or i not in fixed]
-        for i, array in (fixed or {}).items():
-            if array is not None:
-                frame.bind(i, array)
         self._known: list[Any] = [None] * len(bindings)
         written = compiled.executable.written
-        self._states = [b for v, b in zip(final.params, bindings, strict=True)
+        self._states = [b for v, b in zip(compiled.plan.graph.params, bindings, strict=True)
                         if isinstance(b, StateBinding) and v in written]
         self.apart, self.views = apart, views or {}
-        self._results = Results(compiled, frame, apart, self.views)
-        self.returned = range(len(compiled.outputs)) if returned is None else returned
         self._ready = ready
         self.copied_out: set[int] = set()
-        self._undo = undoing(compiled, frame, first) if frame.runs_python else None
+        self._undo = undoing(compiled, self.frame, self._first) if self.frame.runs_python else None
         self._checked = False  # whether arrays that are written share no memory with others that are bound
 
     def run(self, arrays: Sequence[Any]) -> list[Any]:
@@ -103,12 +95,12 @@ class CardArguments:
     def _require_apart(self) -> None:
         """Raise ``Stale`` where an array that the schedule writes to shares memory with another that is bound."""
         written = self.compiled.executable.written
-        found = [(a, v in written) for a, v in zip(
-            self._known, self.compiled.plan.externals[self._first:], strict=False) if a is not None]
-        spans = Spans(a for a, writes in found if writes)
-        if not spans.disjoint or any(spans.touch(a) for a, writes in found if not writes):
+        try:
+            require_apart([(a, v in written) for a, v in zip(
+                self._known, self.compiled.plan.externals[self._first:], strict=False)])
+        except Stale:
             self._known = [None] * len(self._known)
-            raise Stale("arrays of parameters or states share memory")
+            raise
 
     def _own(self) -> None:
         """Give outputs arrays of their own."""
@@ -145,21 +137,9 @@ class CardArguments:
         self._known.clear()
         self.frame.close()
 
-    def shared_results(self) -> tuple[int, ...]:
-        """Return the positions of outputs whose array is an input's or a param's."""
-        return self._results.outside()
-
-    def kept(self, position: int) -> Any:
-        """Return the array that output ``position`` always is in this frame, or None where it differs per call."""
-        return self._results.kept(position)
-
     def bound(self, number: int) -> Any:
         """Return the array of param ``number`` in the last run."""
         return self._known[number]
-
-    def current(self, position: int, arrays: Sequence[Any]) -> Any:
-        """Return the array (or token) that output ``position`` was in the run on ``arrays``."""
-        return self._results.current(position, arrays)
 
 
 class _Results:

@@ -1,20 +1,46 @@
-"""A card as a place of arrays."""
+"""A card as a place of arrays: graphs become launches there, by the passes and the planner of the CPU.
+
+`CardPlace` has all of a recording's life that depends on where its arrays lie.
+"""
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kusari.ir import Graph, Value
-from kusari.passes import Observer
-from kusari.runtime.card.kernels import cupy
+from kusari.codegen import generate
+from kusari.codegen.cuda.text.dialect import OPTIONS, cuda_source
+from kusari.codegen.cuda.text.guard import guarded, noting
+from kusari.ir import Graph, Node, Plan, Program, Trait, Value
+from kusari.passes import WITHOUT_WINOGRAD, Observer, name_of, plan
+from kusari.runtime.card.executable import CardExecutable, nodes_without_kernels
+from kusari.runtime.card.kernels import CardLoader, Dialect, cupy
 
+from ... import environment
 from ...backends.cuda import is_cupy_array
+from ...function_node import FunctionNode
 from ..compile.compile import Compiled
+from ..compile.finished import finished
+from ..compile.memory import description
+from ..compile.target import host_target
+from ..errors import Fault, NotCompilable
+from ..trace.recording import NotStatic
 from .arguments import CardArguments
-from .compile import compile_on_card, load_on_card
+
+EVERY_INPUT = 1 << 62  # bytes: graphs read fixed addresses, so inputs are copied to where the planner has them
+#: Primitives that CuPy computes itself, between two graphs: draws, and products in types that no kernel has yet.
+CALLED = frozenset(("random", "matmul"))
+PASSES = tuple(p for p in WITHOUT_WINOGRAD if name_of(p) != "narrow_draws")  # CuPy draws, kernels compute masks
+
+
+class NoKernel(NotStatic, NotCompilable):
+    """A node can run neither as a kernel nor by CuPy."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(Fault(f"there is no kernel of a graphics card for {node.op.name}", node.where or "unknown"))
 
 
 @dataclass(frozen=True)
@@ -29,19 +55,40 @@ class CardPlace:
 
     def compile(self, graph: Graph, kept: Sequence[Value], copy_in: int, copy_out: int, memory: str | float,
                 spent: Collection[int], observer: Observer | None) -> Compiled:
-        """Compile a graph to kernels of a card."""
-        return compile_on_card(graph, self, kept, copy_in, copy_out, memory, spent, observer)
+        """Compile a graph to kernels of a card; the arguments are those of ``compile_graph``.
 
-    def arguments(self, compiled: Compiled, bindings: Sequence[Any], fixed: Mapping[int, Any] | None = None,
-                  returned: Sequence[int] | None = None, apart: Collection[int] = (),
-                  views: Mapping[int, Any] | None = None, ready: Callable[[], None] | None = None) -> CardArguments:
-        """Return one frame of a compiled graph with its arrays."""
-        return CardArguments(self, compiled, bindings, fixed, returned, apart, views, ready)
+        With ``copy_in`` zero inputs lie in the frame of a forward, where a backward finds them, or in buffers of their
+        own; else all of them are copied into the arena. Raises ``NoKernel``.
+        """
+        started = time.perf_counter()
+        stay = set(kept)
+        positions = [i for i, v in enumerate(graph.outputs) if v in stay]
+        planned, program, did, keep = finished(
+            graph, positions, EVERY_INPUT if copy_in else 0, copy_out, _write, "cuda", PASSES, memory, sorted(spent),
+            observer)
+        if keep is not None:
+            keep(planned)
+        about = "" if did is None else description(memory, did)
+        return self._loaded(graph, planned, program, [planned.graph.outputs[i] for i in positions], about, started)
 
     def load(self, graph: Graph, final: Graph, kept: Sequence[Value], copy_in: int, copy_out: int, about: str,
              ) -> Compiled:
-        """Plan, generate and load a graph that the passes have seen."""
-        return load_on_card(graph, final, self, kept, copy_in, copy_out, about)
+        """Plan, generate and load ``final``, to which the passes have brought ``graph``; ``kept`` are outputs of it."""
+        started = time.perf_counter()
+        planned = plan(final, copy_in_below=EVERY_INPUT if copy_in else 0, copy_out_below=copy_out, kept=tuple(kept))
+        return self._loaded(graph, planned, _write(planned), kept, about, started)
+
+    def _loaded(self, graph: Graph, planned: Plan, program: Program, kept: Sequence[Value], about: str,
+                started: float) -> Compiled:
+        for node in nodes_without_kernels(program, planned):
+            if node.op.name not in CALLED and not _is_called(node):
+                raise NoKernel(node)
+        executable = CardExecutable(planned, program, loader(), self.device, environment.text("CUDA_GRAPH") != "0")
+        return Compiled(graph, planned, program, executable, time.perf_counter() - started, tuple(kept), about, self)
+
+    def arguments(self, compiled: Compiled, bindings: Sequence[Any], **options: Any) -> CardArguments:
+        """Return one frame of a compiled graph with its arrays; the arguments are those of ``Arguments``."""
+        return CardArguments(self, compiled, bindings, **options)
 
     @contextlib.contextmanager
     def other_draws(self) -> Iterator[None]:
@@ -77,3 +124,18 @@ class CardPlace:
 def card(device: int) -> CardPlace:
     """Return the place of a card."""
     return CardPlace(device)
+
+
+@functools.cache
+def loader() -> CardLoader:
+    """Return the kernels of this process."""
+    return CardLoader(Dialect(cuda_source, guarded, noting, OPTIONS))
+
+
+def _write(plan: Plan) -> Program:
+    return generate(plan, host_target(), "cuda")  # texts do not depend on the processor
+
+
+def _is_called(node: Node) -> bool:
+    """Whether Python may run a node on arrays of a card: draws, and functions, which are written for any device."""
+    return bool(node.op.traits & (Trait.OPAQUE | Trait.RANDOM)) or isinstance(node.attrs.get("function"), FunctionNode)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kusari.ir import Arg, Builder, Graph, TensorType, Value
-from kusari.passes import keeping
+from kusari.passes import Cut
 
 from .compile import COPY_BELOW_BYTES, Compiled, copied_below, load
 from .memory import Joint
@@ -83,7 +83,7 @@ def checkpointed_forward(schedule: Schedule, whole: Graph,
         assert other is not None
         del schedule.backwards[every]  # it is made again should anybody want it
         last = checkpointing.joint(other)
-        kept = tuple(dict.fromkeys((*kept, *keeping(last.graph, last.cut, kept).kept))) if last.fits else None
+        kept = tuple(dict.fromkeys((*kept, *Cut(last.graph, last.cut).attempt(kept).kept))) if last.fits else None
     if kept is None:
         return replace(before, recomputation=text), None
     checkpointing.kept = kept

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kusari.codegen import generate
 from kusari.ir import Graph, Plan, Program, Value
@@ -21,8 +21,10 @@ from ..collector import without_collector
 from .families import Family
 from .finished import finished
 from .memory import SPEED, description
-from .place import Place
 from .target import host_target
+
+if TYPE_CHECKING:
+    from ..card.place import CardPlace
 
 COPY_BELOW_BYTES = 1 << 15  # bytes: smaller arguments and results are copied where that is faster than passing pointers
 TRIM_ABOVE_BYTES = 1 << 22  # bytes of a frame from which on freed memory is returned to the system first
@@ -46,7 +48,7 @@ class Compiled:
     seconds: float
     kept: tuple[Value, ...] = ()
     recomputation: str = ""
-    place: Place | None = None
+    place: CardPlace | None = None
 
     @property
     def outputs(self) -> tuple[Value, ...]:
@@ -74,7 +76,7 @@ def copied_below(graph: Graph) -> int:
 @without_collector()
 def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_BELOW_BYTES,
                   copy_out: int = COPY_BELOW_BYTES, memory: str | float = SPEED, spent: Collection[int] = (),
-                  observer: Observer | None = None, place: Place | None = None,
+                  observer: Observer | None = None, place: CardPlace | None = None,
                   family: Family | None = None) -> Compiled:
     """Compile ``graph`` for the host or for a ``place``; outputs in ``kept`` stay in the frame, not returned.
 
@@ -109,7 +111,7 @@ def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_
 
 
 def load(graph: Graph, final: Graph, kept: Sequence[Value], copy_in: int, copy_out: int, about: str = "",
-         place: Place | None = None) -> Compiled:
+         place: CardPlace | None = None) -> Compiled:
     """Plan, generate and load ``final``, to which the passes have brought ``graph``; ``kept`` are outputs of it."""
     if place is not None:
         return place.load(graph, final, kept, copy_in, copy_out, about)

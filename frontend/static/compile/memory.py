@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kusari.ir import Arena, Graph, Node, Plan, TensorType, Value
-from kusari.passes import Account, Recomputed, from_kept, limit, plan, search
+from kusari.passes import Account, Cut, Recomputed, limit, plan, search
 from kusari.passes.tidy import remove_dead
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ class Joint:
 
         Its inputs are the seeds, those, and the inputs of the forward that it reads; all sources are the forward's.
         """
-        way = from_kept(self.graph, self.cut, set(kept))
-        return None if way is None else self._behind(way, kept)
+        way = Cut(self.graph, self.cut).rebuild(set(kept))
+        return self._behind(way, kept) if isinstance(way, Recomputed) else None
 
     def _behind(self, way: Recomputed, kept: Sequence[Value]) -> tuple[Graph, tuple[int, ...]]:
         nodes = way.graph.nodes[self.cut:]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -39,13 +40,7 @@ CHEAP_NUMPY_CALLS = 5    # cost no more than a call of compiled code
 SMALL_BYTES = 1 << 16    # are read and written as quickly by NumPy
 _RETAINED = frozenset(("_input_indexes_to_retain", "_output_indexes_to_retain", "_formula"))
 _MISSING: Any = object()
-
-
-class _Once:
-    again = False  # of functions that have been applied once
-
-
-_ONCE: Any = _Once()
+_ONCE: Any = SimpleNamespace(again=False)  # of functions that have been applied once
 _log = logging.getLogger("kusari.static")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from ...graph_walks import gradients_given
 from ...variable import Variable
 from ...variable_node import VariableNode
 from ..compile.compile import compile_graph
-from ..errors import Stale
+from ..errors import NotCompilable, Stale
 from ..mode import may_run
 from ..replay.arguments import Arguments
 from ..replay.receiving import receive
@@ -37,6 +38,7 @@ _SEEN: Any = object()
 _APART: Any = object()
 
 
+@dataclass(eq=False, slots=True)
 class Walk:
     """The graph behind a variable: its functions, the sources of their inputs, and its leaves.
 
@@ -44,11 +46,11 @@ class Walk:
     Results of functions outside of the tail count as leaves (``partial``); none depends on any of ``functions``.
     """
 
-    __slots__ = ("functions", "wires", "leaves", "key", "partial")
-
-    def __init__(self, functions: list[Any], wires: list[list[int]], leaves: list[VariableNode], key: Any,
-                 partial: bool) -> None:
-        self.functions, self.wires, self.leaves, self.key, self.partial = functions, wires, leaves, key, partial
+    functions: list[Any]
+    wires: list[list[int]]
+    leaves: list[VariableNode]
+    key: Any
+    partial: bool
 
 
 def walk_from(start: FunctionNode) -> Walk | None:
@@ -154,7 +156,7 @@ def _made(tail: Tail, before: Any, walk: Walk, key: Any) -> Any:
     tail.tried += 1
     try:
         made = JointBackward(walk, key[1])
-    except NotJoined as error:
+    except NotCompilable as error:
         tail.apart[f"the backward through {_labels(walk)}"] = str(error)
         return _APART
     joined = tail.joined
@@ -169,10 +171,6 @@ def _made(tail: Tail, before: Any, walk: Walk, key: Any) -> Any:
 
 def _labels(walk: Walk) -> str:
     return ", ".join(dict.fromkeys(f.label for f in walk.functions))
-
-
-class NotJoined(Exception):
-    """A part has no gradient that could be part of a larger graph."""
 
 
 class JointBackward:
@@ -288,7 +286,7 @@ class _JointGraph:
     def start(self, place: int) -> None:
         """Append the whole backward from output ``place`` of the first function."""
         y = self.walk.functions[0].outputs[place]()
-        self._grads[place * _STRIDE_OUTPUTS] = self._input("seed", 0, place, _type_of(y))
+        self._grads[place * _STRIDE_OUTPUTS] = self._input("seed", 0, place, tensor_type(y.dtype, y.shape))
         self._push(0)
         while self._heap:
             k = heapq.heappop(self._heap)[2]
@@ -335,7 +333,7 @@ class _JointGraph:
     def _copy(self, nodes: Sequence[Node], env: dict[Value, Value]) -> None:
         """Append copies of ``nodes``, with their operands mapped by ``env``."""
         if any(n.has_effect for n in nodes):
-            raise NotJoined("a part has effects")
+            raise NotCompilable("a part has effects")
         self.b.nodes += copied(nodes, env)
 
     def _function(self, k: int, kind: TailFunction, gys: list[Any]) -> None:
@@ -344,7 +342,7 @@ class _JointGraph:
         given = tuple([g is not None for g in gys])
         found = kind.backward(given, wanted) if wanted and any(given) else None
         if found is None:
-            raise NotJoined(f"{kind.text} has no compiled gradient")
+            raise NotCompilable(f"{kind.text} has no compiled gradient")
         function = self.walk.functions[k]
         graph = kind.graph
         assert graph is not None
@@ -354,7 +352,7 @@ class _JointGraph:
             v = kind.inputs[p]
             if v in reads and v not in env:
                 if function.inputs[i].data is None:
-                    raise NotJoined(f"{kind.text} has not retained an input that its gradient reads")
+                    raise NotCompilable(f"{kind.text} has not retained an input that its gradient reads")
                 env[v] = self._read("input", k, i, v.tensor, wires[i])
         for j, v in enumerate(graph.outputs):
             if v in reads:
@@ -373,7 +371,7 @@ class _JointGraph:
         compiled = schedule.backward_for(tuple([seeds.get(i) is not None for i in range(len(differentiable))]))
         if compiled is None or schedule.checkpointed or any(
                 not isinstance(v.type, TensorType) for _, v in compiled.saved):
-            raise NotJoined(f"{function.label} computes values again or keeps more than arrays")
+            raise NotCompilable(f"{function.label} computes values again or keeps more than arrays")
         graph = compiled.graph
         kept = len(schedule.outputs.values)  # the number of the first array that the call keeps
         operands = [
@@ -413,7 +411,3 @@ class _JointGraph:
         for v, array in consts:
             env[v] = Value(v.type, v.hint)
             self.consts.append((env[v], array))
-
-
-def _type_of(node: Any) -> TensorType:
-    return tensor_type(node.dtype, node.shape)

@@ -24,10 +24,11 @@ from ...functions.array.indexing import example_masks
 from ...tape import recording
 from ...variable import Variable
 from ..collector import without_collector
+from ..errors import Fault, is_from_handler
 from ..trace.ops import is_opaque, pristine
 from ..trace.own_functions import operands
 from ..trace.python_nodes import OPAQUE_GRADIENT, gap, prepare, surrogate
-from ..trace.recorder import Fault, Tape
+from ..trace.recorder import Tape
 from ..trace.recording import NotStatic, Recording
 from .backward_memo import BackwardMemo
 from .stand_in import StandIn, stand_in
@@ -123,6 +124,8 @@ def differentiate(rec: Recording, seeded: tuple[bool, ...], wanted: tuple[Value,
             except NotStatic:
                 raise
             except Exception as error:  # a function needs ordinary arrays
+                if is_from_handler(error):
+                    raise
                 reason = error
             _log.debug("%s: gradients are derived on ordinary arrays: %s", graph.name, reason)
             np.random.set_state(random_state)
@@ -183,7 +186,7 @@ def _apply(graph: Graph, wanted: tuple[Value, ...], detached: frozenset[Value], 
                 try:
                     results = list(pristine(function).apply(tuple(given)))
                 except Exception as error:
-                    if make is stand_in:
+                    if make is stand_in or is_from_handler(error):
                         raise
                     raise NotStatic(Fault(f"in its backward: {function.label} refuses arrays of ones, on which "
                                           f"gradients are derived ({error})", node.where)) from error

@@ -10,7 +10,7 @@ from typing import Any
 from ...epochs import Attributes, Exposed, Modules, Version
 from ...link.namespace import entries_of, is_exposed
 from ..source import Source
-from .guard import SCALARS, Elements, Guard, shown
+from .guard import Guard
 
 _VERSIONS: dict[str, type[Version]] = {"attributes": Attributes, "modules": Modules}
 
@@ -24,7 +24,7 @@ class Checks:
 
     def changes(self) -> str:
         """Return a text that names the guards that do not hold now."""
-        return ", ".join([_change(g) for g in self.guards if not g.holds()]) or "something"
+        return ", ".join([g.change() for g in self.guards if not g.holds()]) or "something"
 
     def condition(self, source: Source) -> str:
         """Return the test of the guards that no version stands for; empty where there are none."""
@@ -51,16 +51,6 @@ def _changed(source: Source, holder: type[Version]) -> Generator[None]:
     with source.block(f"if {version} is not {seen}"):
         yield
         source.line(f"{seen} = {version}")
-
-
-def _change(guard: Guard) -> str:
-    if isinstance(guard, Elements) or not isinstance(guard.value, SCALARS):
-        return guard.what
-    try:
-        now = shown(guard.now())
-    except Exception as error:  # which the call will raise where it asks
-        now = f"an error, {type(error).__name__}"
-    return f"{guard.what} ({guard.value!r} became {now})"
 
 
 def _still_there(links: Sequence[Any]) -> Callable[[], bool]:
@@ -94,5 +84,5 @@ def checks_of(guards: Sequence[Guard], links: Sequence[Any] = ()) -> Checks:
                         there = source.name(_still_there(links), "still_there")
                         source.line(f"if {source.name(Exposed, 'Exposed')}.ever and not {there}(): return False")
         source.line(f"return {checks.condition(source) or True}")
-    source.line("except Exception: return False")
+    source.otherwise("return False")
     return Checks(checks.guards, source.function())

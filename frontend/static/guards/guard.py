@@ -9,15 +9,15 @@ import operator
 from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
-from types import BuiltinFunctionType, CellType, FunctionType, MappingProxyType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MappingProxyType, ModuleType
 from typing import Any, cast
 
 import numpy as np
 
-from ...link.namespace import entries_of
 from ...variable import Variable
+from ..errors import is_from_handler
 from ..source import Source
-from ..trees import array_of
+from ..trees import SCALARS, array_of
 
 
 class _Missing:
@@ -29,7 +29,6 @@ class _Missing:
 
 MISSING: Any = _Missing()
 _class_of: Callable[[Any], Any] = type  # of unknown objects, for the type checker
-SCALARS = (bool, int, float, complex, str, bytes, type(None))
 _OWN_ORDER = (dict, OrderedDict, defaultdict, Counter)  # and not one that a class of the user's may have
 LARGEST_ARRAY_BYTES = 1 << 16  # elements of larger arrays are not compared in every call
 _SHOWN_CHARACTERS = 60
@@ -37,7 +36,7 @@ _DTYPE: type[Any] = np.dtype
 _NUMBERS: tuple[type[Any], ...] = (*SCALARS, np.generic)
 _DICT: Any = dict  # whose own methods are called, not those of a class of the user's
 _PLAIN_DEPTH = 6
-_IMMUTABLE = (*SCALARS, type(Ellipsis), slice, range, type(NotImplemented))
+IMMUTABLE = frozenset((*SCALARS, type(Ellipsis), slice, range, type(NotImplemented)))
 
 
 def same(new: Any, old: Any) -> bool:
@@ -47,15 +46,11 @@ def same(new: Any, old: Any) -> bool:
     kind = _class_of(new)
     if kind is not type(old):
         return False
-    if kind is float or kind is complex:
+    if kind is float or kind is complex or isinstance(new, (np.generic, _DTYPE)):
         return repr(new) == repr(old)
     if kind is tuple:
         return len(new) == len(old) and all(map(same, new, old))
-    if isinstance(new, (np.generic, _DTYPE)):
-        return repr(new) == repr(old)
-    if kind is slice:
-        return same((new.start, new.stop, new.step), (old.start, old.stop, old.step))
-    if kind is range:
+    if kind is slice or kind is range:
         return same((new.start, new.stop, new.step), (old.start, old.stop, old.step))
     return kind in SCALARS and new == old
 
@@ -78,7 +73,7 @@ def items_of(container: Any) -> list[Any]:
 def is_plain(x: Any, depth: int = 0) -> bool:
     """Whether a value consists of scalars, functions and classes, and has no state that changes."""
     kind = _class_of(x)
-    if kind in _IMMUTABLE or kind in (FunctionType, BuiltinFunctionType) or issubclass(kind, type):
+    if kind in IMMUTABLE or kind in (FunctionType, BuiltinFunctionType) or issubclass(kind, type):
         return True
     if kind in (tuple, frozenset) and depth < _PLAIN_DEPTH:
         return all([is_plain(y, depth + 1) for y in x])
@@ -114,13 +109,14 @@ def shown(value: Any) -> str:
 class Guard(ABC):
     """A condition. What it is about changes only together with a version, if ``versioned`` names one."""
 
-    versioned: str | None = None
+    is_shown = True  # whether the value means something to people
 
-    def __init__(self, holder: Any, value: Any, what: str, where: str) -> None:
+    def __init__(self, holder: Any, value: Any, what: str, where: str, versioned: str | None = None) -> None:
         self.holder = holder
         self.value = value
         self.what = what
         self.where = where
+        self.versioned = versioned
 
     @abstractmethod
     def now(self) -> Any:
@@ -130,7 +126,9 @@ class Guard(ABC):
         """Whether the value is the one that was read."""
         try:
             return same(self.now(), self.value)
-        except Exception:  # whatever reading raises now, it did not then
+        except Exception as error:  # whatever reading raises now, it did not then
+            if is_from_handler(error):
+                raise
             return False
 
     @abstractmethod
@@ -140,7 +138,17 @@ class Guard(ABC):
     def line(self) -> str:
         """Return the line of ``explain()``."""
         where = f" ({self.where})" if self.where else ""
-        return f"{self.what}{where} = {shown(self.value)}"
+        return f"{self.what}{where}" + f" = {shown(self.value)}" * self.is_shown
+
+    def change(self) -> str:
+        """Return a text for people on the change since, where the guard does not hold."""
+        if not self.is_shown or not isinstance(self.value, SCALARS):
+            return self.what
+        try:
+            now = shown(self.now())
+        except Exception as error:  # which the call will raise where it asks
+            now = f"an error, {type(error).__name__}"
+        return f"{self.what} ({self.value!r} became {now})"
 
 
 def _compared(now: str, value: Any, source: Source) -> str:
@@ -148,7 +156,8 @@ def _compared(now: str, value: Any, source: Source) -> str:
     known = source.literal(value, "value")
     if isinstance(value, (*SCALARS, tuple, slice, range, np.generic, np.dtype)) and not isinstance(
             value, (bool, type(None))):
-        return f"({now} is {known} or {_call(source, same, now, known)})"
+        x = source.fresh("now")
+        return f"(({x} := {now}) is {known} or {_call(source, same, x, known)})"
     return f"{now} is {known}"
 
 
@@ -170,16 +179,13 @@ class Entry(Guard):
     twin: Entry | None = None  # an earlier guard with the same Variable
 
     def __init__(self, holder: Any, key: Any, value: Any, what: str, where: str, versioned: str | None = None) -> None:
-        super().__init__(holder, value, what, where)
+        super().__init__(holder, value, what, where, versioned)
         self.key = key
-        self.versioned = versioned
 
     def now(self) -> Any:
         kind = _class_of(self.holder)
-        if kind is dict or kind is MappingProxyType:
-            return self.holder.get(self.key, MISSING)
-        if issubclass(kind, dict):
-            return _DICT.get(self.holder, self.key, MISSING)
+        if issubclass(kind, (dict, MappingProxyType)):
+            return (_DICT if issubclass(kind, dict) else MappingProxyType).get(self.holder, self.key, MISSING)
         try:
             return self.holder[self.key]
         except (IndexError, KeyError):
@@ -230,7 +236,7 @@ ANY_VARIABLE = Variable()  # in place of the value of an entry, which only has t
 
 
 class Attribute(Guard):
-    """An attribute that only an ordinary lookup finds: a slot, a configuration entry, a thread's own value."""
+    """An attribute that only an ordinary lookup finds: a slot, a configuration entry, the content of a cell."""
 
     def __init__(self, holder: Any, name: str, value: Any, what: str, where: str) -> None:
         super().__init__(holder, value, what, where)
@@ -246,70 +252,10 @@ class Attribute(Guard):
         return _compared(f"{holder}.{self.name}", self.value, source)
 
 
-class Items(Guard):
-    """All items of a container, in their order."""
-
-    def __init__(self, holder: Any, what: str, where: str, versioned: str | None = None) -> None:
-        super().__init__(holder, items_of(holder), what, where)
-        self.versioned = versioned
-
-    def now(self) -> Any:
-        return self.value if same_items(self.holder, self.value) else MISSING
-
-    def test(self, source: Source) -> str:
-        return _call(source, same_items, source.name(self.holder, "held"), source.name(self.value, "value"))
-
-    def line(self) -> str:
-        return f"{self.what} ({self.where}), {len(self.holder)} in number"
-
-
-class Presence(Guard):
-    """Whether a dictionary or namespace has a key."""
-
-    def __init__(self, holder: Any, key: Any, what: str, where: str) -> None:
-        super().__init__(holder, key in holder, f"whether there is {what}", where)
-        self.key = key
-
-    def now(self) -> Any:
-        return self.key in self.holder
-
-    def test(self, source: Source) -> str:
-        return f"({source.name(self.key, 'key')} in {source.name(self.holder, 'held')}) is {self.value}"
-
-
-class Length(Guard):
-    """The number of items of a container."""
-
-    def now(self) -> Any:
-        return len(self.holder)
-
-    def test(self, source: Source) -> str:
-        return f"len({source.name(self.holder, 'held')}) == {self.value}"
-
-
-class Cell(Guard):
-    """A closure variable."""
-
-    def now(self) -> Any:
-        return contents(self.holder)
-
-    def test(self, source: Source) -> str:
-        holder = source.name(self.holder, "held")
-        if self.value is MISSING:
-            return f"{_call(source, contents, holder)} is {source.name(MISSING, 'missing')}"
-        return _compared(f"{holder}.cell_contents", self.value, source)
-
-
-def contents(cell: CellType) -> Any:
-    """Return the object in a cell; MISSING if it is empty."""
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return MISSING
-
-
 class Code(Guard):
     """The code and the defaults of a function that has run: editors reload code into functions that exist."""
+
+    is_shown = False
 
     def __init__(self, function: Any, where: str) -> None:
         super().__init__(function, (function.__code__, function.__defaults__, _keyword_defaults(function)),
@@ -321,21 +267,12 @@ class Code(Guard):
             _keyword_defaults(f), self.value[2]) else MISSING
 
     def test(self, source: Source) -> str:
-        f, code = source.name(self.holder, "held"), source.name(self.value[0], "value")
-        text = f"{f}.__code__ is {code}"
-        defaults = f"{f}.__defaults__"
-        if self.value[1] is None:
-            text += f" and {defaults} is None"
-        else:
-            known = source.name(self.value[1], "value")
-            text += f" and ({defaults} is {known} or {_call(source, same, defaults, known)})"
-        if self.value[2]:
-            now = _call(source, _keyword_defaults, f)
-            text += f" and {_call(source, same, now, source.name(self.value[2], 'value'))}"
-        return text
-
-    def line(self) -> str:
-        return f"{self.what} ({self.where})"
+        f = source.name(self.holder, "held")
+        code, defaults, keywords = self.value
+        tests = [_compared(f"{f}.__code__", code, source), _compared(f"{f}.__defaults__", defaults, source)]
+        if keywords:
+            tests.append(_compared(_call(source, _keyword_defaults, f), keywords, source))
+        return " and ".join(tests)
 
 
 def _keyword_defaults(function: Any) -> Any:
@@ -347,8 +284,7 @@ class ClassOf(Guard):
     """The class of an object."""
 
     def __init__(self, holder: Any, what: str, where: str, versioned: str | None = None) -> None:
-        super().__init__(holder, type(holder), what, where)
-        self.versioned = versioned
+        super().__init__(holder, type(holder), what, where, versioned)
 
     def now(self) -> Any:
         return _class_of(self.holder)
@@ -358,20 +294,21 @@ class ClassOf(Guard):
         return f"type({holder}) is {known} and {known}.__mro__ is {source.name(self.value.__mro__, 'bases')}"
 
 
-class Elements(Guard):
-    """The elements of an array, with its shape, strides and dtype."""
+class CallResult(Guard):
+    """The result of a function that only looks at state: it is called again before each replay."""
 
-    def __init__(self, array: Any, what: str, where: str) -> None:
-        super().__init__(array, content_of(array), what, where)
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], value: Any, what: str, where: str,
+                 versioned: str | None = None) -> None:
+        super().__init__(function, value, what, where, versioned)
+        self.args = args
+        self.is_shown = function not in (same_content, same_items)
 
     def now(self) -> Any:
-        return self.value if content_of(self.holder) == self.value else MISSING
+        return self.holder(*self.args)
 
     def test(self, source: Source) -> str:
-        return _equal(source, content_of, source.name(self.holder, "held"), self.value)
-
-    def line(self) -> str:
-        return f"{self.what} ({self.where})"
+        call = f"{source.name(self.holder, 'asked')}({', '.join([source.name(x, 'held') for x in self.args])})"
+        return _compared(call, self.value, source)
 
 
 def content_of(array: Any) -> tuple[Any, ...]:
@@ -379,43 +316,16 @@ def content_of(array: Any) -> tuple[Any, ...]:
     return array.shape, array.dtype, array.tobytes() if not array.dtype.hasobject else tuple(map(id, array.flat))
 
 
-class Liveness(Guard):
-    """Whether the object of a weak reference lives, which it keeps alive no longer than others do."""
-
-    def __init__(self, reference: Any, alive: bool, where: str) -> None:
-        super().__init__(reference, alive, "the object of a weak reference", where)
-
-    def now(self) -> Any:
-        return self.holder() is not None
-
-    def test(self, source: Source) -> str:
-        return f"({source.name(self.holder, 'held')}() is not None) is {self.value}"
+def same_content(array: Any, before: tuple[Any, ...]) -> bool:
+    """Whether an array has the shape, dtype and elements it had."""
+    return content_of(array) == before
 
 
-class Hooks(Guard):
-    """The hooks of a link, of which there are none."""
-
-    def __init__(self, link: Any, versioned: str | None) -> None:
-        super().__init__(entries_of(link), False, f"the hooks of {type(link).__name__}", "")
-        self.versioned = versioned
-
-    def now(self) -> Any:
-        return bool(self.holder.get("_local_link_hooks"))
-
-    def test(self, source: Source) -> str:
-        return f"not {source.name(self.holder, 'held')}.get('_local_link_hooks')"
+def is_alive(reference: Callable[[], Any]) -> bool:
+    """Whether the object of a weak reference lives, which a guard keeps alive no longer than others do."""
+    return reference() is not None
 
 
-class CallResult(Guard):
-    """The result of a function that only looks at state: it is called again before each replay."""
-
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], value: Any, what: str, where: str) -> None:
-        super().__init__(function, value, what, where)
-        self.args = args
-
-    def now(self) -> Any:
-        return self.holder(*self.args)
-
-    def test(self, source: Source) -> str:
-        call = f"{source.name(self.holder, 'held')}(*{source.name(self.args, 'given')})"
-        return _call(source, same, call, source.name(self.value, "value"))
+def has_hooks(entries: dict[str, Any]) -> bool:
+    """Whether the link with this namespace has hooks."""
+    return bool(entries.get("_local_link_hooks"))

@@ -6,6 +6,7 @@ per frame: no lookups, no decisions that could be made before, and no loops wher
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,52 @@ from .bind import CallText, Pointers, Results, params_of
 from .undo import undoing
 
 
-class Arguments:
-    """One frame of a compiled graph, called with one array per input that is not ``fixed``.
+class FrameArguments:
+    """A frame of a compiled graph with one array bound per input that is not ``fixed``, on the host or elsewhere.
 
-    ``run`` returns the outputs, or those at ``returned``: others stay in the frame for its backward. Those at ``views``
-    are views of the one at the place given, which comes later. ``ready`` is called when all is bound, before anything
-    runs.
+    Its runs return the outputs, or those at ``returned``: others stay in the frame for its backward. Those at ``views``
+    are views of the one at the place given, which comes later; those ``apart`` share no memory with any other.
+    """
+
+    __slots__ = ("frame", "compiled", "_first", "_free", "_results", "returned")
+
+    def __init__(self, compiled: Compiled, fixed: Mapping[int, Any] | None, returned: Sequence[int] | None,
+                 apart: Collection[int], views: Mapping[int, tuple[int, View]] | None) -> None:
+        self.compiled = compiled
+        self.frame = frame = compiled.executable.acquire()
+        self._first = first = len(compiled.plan.graph.inputs)  # external that is a param
+        for i, array in (fixed or {}).items():
+            if array is not None:
+                frame.bind(i, array)
+        self._free = [i for i in range(first) if not fixed or i not in fixed]
+        self._results = Results(compiled, frame, apart, views or {})
+        self.returned = range(len(compiled.outputs)) if returned is None else returned
+
+    def shared_results(self) -> tuple[int, ...]:
+        """Return the positions of outputs whose array is an input's or a param's."""
+        return self._results.outside()
+
+    def kept(self, position: int) -> Any:
+        """Return the array that output ``position`` always is in this frame, or None where it differs per call."""
+        return self._results.kept(position)
+
+    def current(self, position: int, arrays: Sequence[Any]) -> Any:
+        """Return the array (or token) that output ``position`` was in the run on ``arrays``."""
+        return self._results.current(position, arrays)
+
+
+def require_apart(bound: Sequence[tuple[Any, bool]]) -> None:
+    """Raise ``Stale`` where one of some arrays, each with whether it is written to, shares memory with another."""
+    there = [(array, written) for array, written in bound if array is not None]
+    spans = Spans(array for array, written in there if written)
+    if not spans.disjoint or any(spans.touch(array) for array, written in there if not written):
+        raise Stale("arrays of parameters or states share memory")
+
+
+class Arguments(FrameArguments):
+    """One frame of a compiled graph on the host; ``run`` takes the arrays that are not fixed.
+
+    ``ready`` is called when all is bound, before anything runs.
 
     Invariant: what is bound has the dtype and shape of the graph's value (``Stale`` is raised otherwise, before
     anything has run). An array that was changed in place since it was bound (resized, or its shape, strides, dtype or
@@ -40,32 +81,23 @@ class Arguments:
     output that a caller still holds is that caller's: the next run gets a new array.
     """
 
-    __slots__ = ("frame", "compiled", "run", "_copied", "_fast", "_first", "_free", "_holders", "_owners", "_params",
-                 "_pointers", "_results", "_returned", "_spans", "_states", "_written")
+    __slots__ = ("run", "_copied", "_fast", "_holders", "_owners", "_params", "_pointers", "_spans", "_states",
+                 "_written")
 
     def __init__(self, compiled: Compiled, bindings: Sequence[Any], fixed: Mapping[int, Any] | None = None,
                  returned: Sequence[int] | None = None, apart: Collection[int] = (),
                  views: Mapping[int, tuple[int, View]] | None = None, ready: Callable[[], None] | None = None) -> None:
-        self.compiled = compiled
+        super().__init__(compiled, fixed, returned, apart, views)
         self._spans: Spans | None = None  # of what the schedule writes
-        exe = compiled.executable
-        self.frame = frame = exe.acquire()
-        final = compiled.plan.graph
-        self._first = n = len(final.inputs)  # external that is a param
+        exe, frame, final, n = compiled.executable, self.frame, compiled.plan.graph, self._first
         self._states = {i: b for i, b in enumerate(bindings, n)  # that functions write to
                         if isinstance(b, StateBinding) and frame.layout.externals[i].written}
         self._owners: set[int] = set()  # by identity, the arrays whose memory those have had,
         self._holders: set[int] = set()  # and those among them that are not the states themselves
         self._copied = {i: frame.array(v) for i, v in enumerate(final.inputs) if i in exe.copied}
-        for i, array in (fixed or {}).items():
-            if array is not None:
-                frame.bind(i, array)
-        self._free = [i for i in range(n) if not fixed or i not in fixed]
         passed = [i for i in self._free if i not in exe.copied and isinstance(final.inputs[i].type, TensorType)]
         self._written = any(e.written for e in frame.layout.externals)
         self._params = params_of(bindings, n)
-        self._results = Results(compiled, frame, apart, views or {})
-        self._returned = range(len(compiled.outputs)) if returned is None else returned
         self._pointers = Pointers(frame, passed, [*range(n, n + len(bindings)), *self._results.owned], self._written)
         self._fast = ready is None and passed == self._free and len(passed) <= MANY_ARRAYS and self._pointers.direct
         self.run: Callable[[Sequence[Any]], Any] = self._write(len(bindings), ready)
@@ -95,7 +127,7 @@ class Arguments:
         self._results.own(text)
         self._write_run(text)
         found = source.fresh("found")
-        source.line(f"{found} = [{', '.join(self._results.emit(text, self._returned))}]")
+        source.line(f"{found} = [{', '.join(self._results.emit(text, self.returned))}]")
         self._pointers.unbind(text)
         source.line(f"return {found}")
         return source.function()
@@ -136,7 +168,12 @@ class Arguments:
         if not self._fast or None in tests:
             return None
         text = CallText(source, self.frame, self, given, self._free)
-        return FastPath(text, [t for t in tests if t], self._pointers.test(text), self._results, self._returned)
+
+        def write() -> list[str]:
+            self._results.own(text)
+            source.line(f"{text.frame}.run()")
+            return self._results.emit(text, self.returned)
+        return FastPath([t for t in tests if t], self._pointers.test(text), write)
 
     def close(self) -> None:
         """Release the frame's memory at once, without the garbage collector: nothing runs here any more."""
@@ -162,11 +199,9 @@ class Arguments:
 
     def apart(self, first: int, end: int) -> None:
         """Raise ``Stale`` where an array that the schedule writes to shares memory with another that is bound."""
-        found = [(a, e.written) for a, e in zip(self.frame.bound[first:end], self.frame.layout.externals[first:end],
-                                                strict=True) if a is not None]
-        spans = Spans(a for a, written in found if written)
-        if not spans.disjoint or any(spans.touch(a) for a, written in found if not written):
-            raise Stale("arrays of parameters or states share memory")
+        frame = self.frame
+        require_apart([(a, e.written) for a, e in zip(frame.bound[first:end], frame.layout.externals[first:end],
+                                                      strict=True)])
 
     def fresh(self, index: int) -> None:
         """Give an output a new array."""
@@ -203,21 +238,9 @@ class Arguments:
         """Let inputs be bound one by one: an array that the schedule writes to is another now."""
         self.frame.forget_addresses(self._pointers.indices)
 
-    def shared_results(self) -> tuple[int, ...]:
-        """Return the positions of outputs whose array is an input's or a param's."""
-        return self._results.outside()
-
-    def kept(self, position: int) -> Any:
-        """Return the array that output ``position`` always is in this frame, or None where it differs per call."""
-        return self._results.kept(position)
-
     def bound(self, number: int) -> Any:
         """Return the array that param ``number`` was bound to in the last run."""
         return self.frame.bound[self._first + number]
-
-    def current(self, position: int, arrays: Sequence[Any]) -> Any:
-        """Return the array (or token) that output ``position`` was in the run on ``arrays``."""
-        return self._results.current(position, arrays)
 
 
 def arguments_of(compiled: Compiled, bindings: Sequence[Any], **options: Any) -> Any:
@@ -226,20 +249,14 @@ def arguments_of(compiled: Compiled, bindings: Sequence[Any], **options: Any) ->
     return made(compiled, bindings, **options)
 
 
+@dataclass(frozen=True, eq=False)
 class FastPath:
     """A run of a frame where all is as usual: the params are those bound last, each array is read where it lies.
 
-    ``tests`` are of the params. Where ``placed`` holds as well the frame runs by ``write``; where it does not, nothing
-    has happened.
+    ``tests`` are of the params. Where ``placed`` holds as well the frame runs by the lines that ``write`` appends,
+    which returns an expression for each result; where it does not, nothing has happened.
     """
 
-    def __init__(self, text: CallText, tests: list[str], placed: str, results: Results,
-                 returned: Sequence[int]) -> None:
-        self.tests, self.placed = tests, placed
-        self._text, self._results, self._returned = text, results, returned
-
-    def write(self) -> list[str]:
-        """Append the lines of the run; returns an expression for each result."""
-        self._results.own(self._text)
-        self._text.source.line(f"{self._text.frame}.run()")
-        return self._results.emit(self._text, self._returned)
+    tests: list[str]
+    placed: str
+    write: Callable[[], list[str]]

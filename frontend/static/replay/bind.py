@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from kusari.ir import External, TensorType, Value
-from kusari.runtime.frame import Frame, part_of
+from kusari.runtime.frame import Frame
+from kusari.runtime.python_rows import part_of
 
 from ...epochs import Arrays
 from ..arrays.aliasing import View

@@ -8,6 +8,7 @@ import numpy as np
 
 from kusari.ir import TensorType, Value
 
+from ..errors import NotCompilable
 from ..room import KEPT_CALLS
 from ..trace.own_functions import Applied, Unforeseen
 from .arguments import arguments_of
@@ -59,11 +60,12 @@ class Call(InFlight):
 
     __slots__ = ("schedule", "arguments", "function", "_backwards")
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Schedule, arguments: Any = None) -> None:
         self.schedule = schedule
         recording, outputs = schedule.recording, schedule.outputs
-        self.arguments = arguments_of(schedule.forward, recording.bindings, returned=range(len(outputs.values)),
-                                      apart=recording.apart, views=outputs.views)
+        self.arguments = arguments or arguments_of(
+            schedule.forward, recording.bindings, returned=range(len(outputs.values)), apart=recording.apart,
+            views=outputs.views)
         self.function: Any = None
         self._backwards: dict[tuple[bool, ...], CallBackward] = {}
 
@@ -89,11 +91,16 @@ class Call(InFlight):
                   results: Sequence[Any] = (), before: Sequence[Any] = ()) -> list[Any]:
         """Run the backward and return one array (or None) per wanted value.
 
-        ``arrays`` are the arguments as they are now, ``before`` the arrays that the forward ran on.
+        ``arrays`` are the arguments as they are now, ``before`` the arrays that the forward ran on. Raises
+        ``NotCompilable`` or ``Unforeseen`` where define-by-run is to compute the gradients.
         """
         backward = self._backwards.get(given)
         if backward is None:
-            backward = self._backwards[given] = self._backward(given)
+            try:
+                backward = self._backwards[given] = self._backward(given)
+            except NotCompilable as error:
+                self.schedule.give_up(error)
+                raise
         if backward.filled:  # gradients that are not there are zero
             outputs, place = self.schedule.recording.graph.outputs, self.schedule.recording.place
             zeros = np.zeros if place is None else place.zeros
@@ -185,13 +192,10 @@ class CallBackward:
         applied = {value: tokens[kept] for value, kept in self._tokens}
         self._arguments.frame.tokens.update(applied)
         try:
-            found = self._arguments.run(values)
+            return self._arguments.run(values)
         except Unforeseen:
+            applied.clear()
             raise
-        except BaseException:
+        finally:
             for one in applied.values():
                 one.given = None
-            raise
-        for one in applied.values():
-            one.given = None
-        return found

@@ -61,7 +61,8 @@ def define_by_run(fn: Callable[..., Any], args: tuple[Any, ...], leaves: Sequenc
     text = _Text(types)
     with text.source.block("try"):
         text.arrays(text.begin())
-    text.source.line(f"except Exception: {text.miss}", f"return {text.source.name(fn, 'fn')}(*args)")
+    text.source.otherwise(text.miss)
+    text.source.line(f"return {text.source.name(fn, 'fn')}(*args)")
     return text.source.function()
 
 
@@ -85,7 +86,8 @@ def _write(text: _Text, schedule: Schedule) -> None:
         given = text.begin()
         text.arrays(given)
         schedule.recording.checks.write(source, text.miss)
-    source.line(f"except Exception: {text.miss}", f"try: return {source.name(schedule, 'schedule')}({given.together})",
+    source.otherwise(text.miss)
+    source.line(f"try: return {source.name(schedule, 'schedule')}({given.together})",
                 f"except {source.name(Stale, 'Stale')}: {text.miss}")
 
 
@@ -106,7 +108,7 @@ def _write_plain(text: _Text, schedule: Schedule) -> None:
         if fast is not None:
             source.line(f"{usual} = {' and '.join(fast.tests) or True}")
         source.line(f"{call} = {free}.pop() if {free} else {own}.new_call()")
-    source.line(f"except Exception: {text.miss}")
+    source.otherwise(text.miss)
     connected = bool(schedule.wanted and config.enable_backprop)
     single = bool(schedule.simple and not connected)  # one result that is no part of a graph
     run = (f"try: {found} = {call}.arguments.run({given.together}){'[0]' * single}",

@@ -1,6 +1,7 @@
 """Schedules: the compiled forward and backward of one recording, and the graph node that joins them."""
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kusari.ir import Builder, Graph, Node, Trait, Value
+from kusari.ir import Builder, Graph, Node, Trait, Value, behind
 from kusari.passes import Kept, choose_kept
 
+from ...callsite import user_stacklevel
 from ...configuration import config
 from ...variable import Variable, output_variable
 from ...variable_node import VariableNode
@@ -19,6 +21,7 @@ from ..compile.checkpointing import Checkpointing, checkpointed_forward
 from ..compile.compile import Compiled, compile_graph
 from ..compile.families import Trial
 from ..compile.memory import SPEED
+from ..errors import NotCompilable, StaticGraphWarning
 from ..gradients.differentiate import LEFT_OUT, ZEROS, Backward, differentiate, wanted_values
 from ..room import Free, close_all
 from ..trace import random_state
@@ -80,7 +83,7 @@ class Schedule:
             self.backwards = {given: self._checkpointed(b) for given, b in self.backwards.items()}
         self.own_python = full is not None and any(n.op is OPAQUE_GRADIENT for n in full.nodes)
         self._surprises = 0
-        self.surprising = False  # whether gradients of the user's functions come and go
+        self.surprising = False  # whether gradients are define-by-run's: those of the user's functions come and go
         if self.own_python:  # what is derived from now on leaves out what they have not given
             self._full = None
             self.backwards.clear()
@@ -96,14 +99,6 @@ class Schedule:
         self.plain = self._identical and not self._states and self._state is None
         self._one: Any = None
         self.simple = recording.result if recording.result is VARIABLE else None
-        self._ensure_on_card()
-
-    def _ensure_on_card(self) -> None:
-        """Compile the gradients for a card: where a node has no kernel, the call falls back before anything has run."""
-        if self.recording.place is not None and self._full is not None and not self.checkpointed:
-            every = self.backward_for(self.recording.differentiable)
-            if every is not None:
-                every.ensure()
 
     def _find_leaves(self, reads: Sequence[Value], viewed: frozenset[Value]) -> None:
         """Note which leaves and parameters are inputs, are read by gradients, or want them."""
@@ -158,7 +153,8 @@ class Schedule:
             part = self._full if given == self.recording.differentiable else None
             if part is None:
                 part, _ = through_views(self.recording, self._differentiate(given))
-            nodes = _continued(self.kept.again, part)
+            again = behind(self.kept.again, [v for n in part.nodes for v in n.inputs])
+            nodes = (*again, *part.nodes)
             made = {v for n in self.recording.graph.nodes for v in n.outputs}
             reads = {v for n in nodes for v in n.inputs if v in made}.difference(v for n in nodes for v in n.outputs)
             there = {*self.saved, *self.outputs.read}
@@ -177,6 +173,13 @@ class Schedule:
             call.forget()
         self._surprises += 1
         self.surprising = self._surprises >= MOST_SURPRISING_CALLS
+
+    def give_up(self, reason: NotCompilable) -> None:
+        """Leave gradients to define-by-run from now on, with one warning."""
+        if not self.surprising:
+            warnings.warn(f"{self.recording.name} is compiled, its gradients run define-by-run: {reason}",
+                          StaticGraphWarning, stacklevel=user_stacklevel())
+        self.surprising = True
 
     def _checkpointed(self, backward: CompiledBackward | None) -> CompiledBackward | None:
         """The same backward with recomputation; None if it needs more than is kept then."""
@@ -289,13 +292,9 @@ class Schedule:
             if same and i in same:
                 out.append(out[same[i]])
                 continue
-            x = results[i]
-            value = self.recording.graph.outputs[i]
-            if value in graph_inputs:  # an argument passed through is that argument, as in define-by-run
-                x = leaves[graph_inputs[value]]
-                if kind is VARIABLE and not isinstance(x, Variable):
-                    x = output_variable(x, self.recording.requires_grad[i])
-            elif kind is VARIABLE and not isinstance(x, Variable):
+            given = graph_inputs.get(self.recording.graph.outputs[i])
+            x = results[i] if given is None else leaves[given]  # which is that argument, as in define-by-run
+            if kind is VARIABLE and not isinstance(x, Variable):
                 x = output_variable(x, self.recording.requires_grad[i])
             out.append(array_of(x) if kind is ARRAY else x)
         return unflatten(self.recording.result, iter(out))
@@ -341,17 +340,6 @@ def _draws(node: Node) -> bool:
     b = Builder()
     node.op.lower(b, node.attrs, *node.inputs)
     return any(n.op.traits & Trait.RANDOM for n in b.nodes)
-
-
-def _continued(again: Sequence[Node], backward: Backward) -> tuple[Node, ...]:
-    """Return the nodes of ``backward`` behind those of ``again`` on which they depend."""
-    wanted = {v for n in backward.nodes for v in n.inputs}
-    first: list[Node] = []
-    for node in reversed(again):
-        if any(v in wanted for v in node.outputs):
-            first.append(node)
-            wanted.update(node.inputs)
-    return (*reversed(first), *backward.nodes)
 
 
 class CompiledBackward:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..compile.families import Family, without_extents
+from ..errors import Fault
 from ..room import Holder, free_memory, made
 from ..signature import without_numbers
-from ..trace.recorder import Fault
 from ..trace.recording import Recording
 
 if TYPE_CHECKING:

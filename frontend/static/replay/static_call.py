@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from kusari.ir import Graph, Node, Value
+from kusari.ir import behind
 
 from ...backprop import grad
 from ...configuration import config
@@ -14,6 +14,7 @@ from ...function_node import FunctionNode
 from ...graph_walks import gradients_given
 from ...variable import output_variable
 from ...variable_node import VariableNode
+from ..errors import NotCompilable
 from ..trace.own_functions import Unforeseen
 from ..trees import array_of
 from .expand import expand
@@ -51,7 +52,7 @@ class StaticCall(FunctionNode):
         gys = [None if not d else (None if (g := next(it)) is None else array_of(g)) for d in recording.differentiable]
         try:
             grads = self.call.gradients(arrays, gys, tuple([g is not None for g in gys]), results, self.arrays)
-        except Unforeseen:
+        except (Unforeseen, NotCompilable):
             return self._expanded_backward(grad_outputs, target_input_indexes)
         if self.reference is not None and arrays is self.arrays:
             self.reference.compare_gradients(self.label, self, gys, grads, results)
@@ -83,7 +84,7 @@ class StaticCall(FunctionNode):
             given = tuple([g is not None for g in seeds])
         try:
             grads = call.gradients(arrays, seeds, given, results, self.arrays)
-        except Unforeseen:
+        except (Unforeseen, NotCompilable):
             self.expand()
             return False
         if self.reference is not None and arrays is self.arrays:
@@ -150,7 +151,7 @@ class StaticCall(FunctionNode):
         others = {v for v, node in zip(values, alive, strict=True)
                   if node is not None and node.creator_node is self} - those
         graph = self.call.schedule.recording.graph
-        return not others or behind(graph, others) <= behind(graph, those)
+        return not others or set(behind(graph.nodes, others)) <= set(behind(graph.nodes, those))
 
     def cut(self, node: Any, everything: bool) -> None:
         """Cut the graph right behind the result ``node``, or ``everything`` behind it.
@@ -165,7 +166,7 @@ class StaticCall(FunctionNode):
         self.cuts = (*self.cuts, (value, everything))
         Cut.ever = True
         if everything:
-            gone = {v for n in behind(graph, {value}) for v in n.outputs}
+            gone = {v for n in behind(graph.nodes, [value]) for v in n.outputs}
             for v, other in zip(values, nodes, strict=True):
                 if other is not None and v in gone:
                     other.unchain()
@@ -194,14 +195,3 @@ class StaticCall(FunctionNode):
             for node, creator in zip(nodes, creators, strict=True):
                 node.creator_node = creator
             self.inputs = nodes  # gradients that are asked for later go to these
-
-
-def behind(graph: Graph, values: set[Value]) -> set[Node]:
-    """Return the nodes of a graph that ``values`` are computed by."""
-    found: set[Node] = set()
-    needed = set(values)
-    for node in reversed(graph.nodes):
-        if any(v in needed for v in node.outputs):
-            found.add(node)
-            needed.update(node.inputs)
-    return found

@@ -26,11 +26,10 @@ from ...optimizer import GradientMethod
 from ...variable import Variable
 from ..errors import NotCompilable
 from ..mode import may_run
-from ..replay.arguments import Stale
 from ..replay.receiving import receive
-from ..signature import ArrayTypes, signature
+from ..signature import ArrayTypes
 from ..trees import MISS, VARIABLE
-from .step import Step, fast_path, step_of
+from .step import Step, attempt, fast_path, recorded, step_of
 from .straight_code import Name, Site, site_of
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ class Joined:
         if sys.gettrace() is not None or sys.getprofile() is not None or _debugged() or not (
                 may_run(gradients=True) and config.join_loops and static.verifier is None):
             return False
-        found = self._values(frame)
+        found = _values(frame, self._names, self._outside)
         if found is None or not args or found[0] is not args[0] or found[1] is not optimizer:
             return False
         if type(optimizer).update is not GradientMethod.update or optimizer._loss_scale is not None or (
@@ -155,30 +154,14 @@ class Joined:
             return found[2] is optimizer.target
         return self._step is None or _without_gradients(self._step.parameters)
 
-    def _values(self, frame: FrameType) -> list[Any] | None:
-        """Return the objects that the names are now; None where one is not there, or a copy of them is elsewhere."""
-        around, inside = frame.f_globals, None
-        if not self._outside:
-            inside = frame.f_locals
-            if not _WRITES_THROUGH and getrefcount(inside) > _OWN_READERS:
-                return None
-        try:
-            return [around[n.name] if n.outside else inside[n.name] for n in self._names]  # type: ignore[index]
-        except KeyError:
-            return None
-        finally:
-            if inside is not None and not _WRITES_THROUGH:
-                inside.clear()  # else the frame would keep alive what its variables are now
-
     def _run(self, optimizer: Any, static: StaticFunction, args: tuple[Any, ...]) -> Any:
         """Make the step for arguments of another signature than the last one's; False where it cannot be."""
         cache = self._cache()
         if cache is None:
             return False
         leaves: list[Any] = []
-        entry = cache.fitting(signature(args, {}, leaves))
-        recording = None if entry is None else entry.recording
-        if recording is None or recording.is_tentative:
+        recording = recorded(cache, args, {}, leaves)
+        if recording is None:
             return False
         if self.site.cleared is None and not _without_gradients(optimizer.target.params()):
             return False
@@ -193,16 +176,11 @@ class Joined:
             self._fast = known
             return loss
         step.fast = self._fast = None if types is None else fast_path(optimizer, types, (), recording.checks, step)
-        place = id(recording), True
-        try:
-            return step(leaves)
-        except Stale:
-            del optimizer._steps.by_loss[place]
-        except NotCompilable as error:
-            optimizer._steps.by_loss[place] = (weakref.ref(recording), None)
-            cache.note_step(recording, optimizer, None, str(error))
-        self._fast = self._step = None
-        return False
+        loss = attempt(step, cache, leaves)
+        if loss is None:
+            self._fast = self._step = None
+            return False
+        return loss
 
 
 def _without_gradients(params: Iterable[Any]) -> bool:
@@ -243,8 +221,8 @@ def look(optimizer: Any, frame: FrameType) -> None:
         return
     if not config.join_loops or (site := site_of(frame)) is None:
         return
-    model = _value(frame, site.model)
-    if not issubclass(type(model), Link):
+    found = _values(frame, (site.model,), site.model.outside)
+    if found is None or not issubclass(type(model := found[0]), Link):
         return
     names = (site.method,) if site.method else ("__call__", "forward")
     static = next((s for n in names if (s := getattr(getattr(type(model), n, None), "static", None)) is not None), None)
@@ -265,12 +243,23 @@ def _is_large(entry: Any) -> bool:
     return sum([v.tensor.size for v in (*graph.inputs, *graph.params, *made)]) >= LEAST_ELEMENTS
 
 
-def _value(frame: FrameType, name: Name) -> Any:
-    """Return the object of a name, if there is one."""
-    found = (frame.f_globals if name.outside else frame.f_locals).get(name.name)
-    if not name.outside and not _WRITES_THROUGH and getrefcount(frame.f_locals) < _OWN_READERS:
-        frame.f_locals.clear()
-    return found
+def _values(frame: FrameType, names: Sequence[Name], outside: bool) -> list[Any] | None:
+    """Return the objects that names are now; None where one is not there, or a copy of them is elsewhere.
+
+    All of them are ``outside`` of the function, or some are its variables.
+    """
+    around, inside = frame.f_globals, None
+    if not outside:
+        inside = frame.f_locals
+        if not _WRITES_THROUGH and getrefcount(inside) > _OWN_READERS:
+            return None
+    try:
+        return [around[n.name] if n.outside else inside[n.name] for n in names]  # type: ignore[index]
+    except KeyError:
+        return None
+    finally:
+        if inside is not None and not _WRITES_THROUGH:
+            inside.clear()  # else the frame would keep alive what its variables are now
 
 
 def updated(optimizer: Any, frame: FrameType) -> bool:

@@ -14,10 +14,10 @@ from kusari.ir import SCALAR, Arg, Symbol
 from ...hyperparameter import Hyperparameter
 from ...link.walk import all_params
 from ...update_rule import UpdateRule
-from ..errors import NotCompilable, Stale
+from ..errors import NotCompilable, Stale, is_from_handler
 from ..source import Source
 from .stated import ReadHyperparameters, Stated, StatedHyperparameters, asked, state
-from .taken_over import Conditions, is_ours, write_guarded
+from .taken_over import Conditions, is_ours
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +128,8 @@ class Group:
         except NotCompilable:
             raise
         except Exception as error:  # it raises in the update as well
+            if is_from_handler(error):
+                raise
             raise NotCompilable(f"{type(self.rule).__name__} has no hyperparameters: {error}") from error
         names = tuple(self.rule._state)
         symbols = [Symbol(Arg(i)) for i in range(2 + len(names))]
@@ -270,7 +272,9 @@ def holding(optimizer: Any, params: Sequence[Any], hooks: Sequence[Any] | None, 
                      f"if {pre}: return False")
     for group in groups:
         lines += group.test(source)
-    write_guarded(source, conditions.failures(source), [*lines, *idle_test(idle, source)])
+    with source.block("try"):
+        source.line(*lines, *idle_test(idle, source), f"return {conditions.test(source)}")
+    source.line("except (AttributeError, KeyError, ValueError): return False")
     return source.function()
 
 

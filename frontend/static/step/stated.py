@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import NotCompilable
+from ..errors import NotCompilable, is_from_handler
+from ..trees import SCALARS
 from .taken_over import Conditions, found_in, is_ours
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, FunctionType)
+_PLAIN = (*SCALARS, np.generic, FunctionType)
 COUNTED = "t"  # changes in every step
 
 
@@ -136,6 +137,8 @@ def state(method: Callable[..., Any], of: Any, *args: Any, **kwargs: Any) -> Any
     except NotCompilable:
         raise
     except Exception as error:  # it may do anything with what it is given
+        if is_from_handler(error):
+            raise
         raise NotCompilable(f"{type(of).__name__} states no expressions of symbols: {error}") from error
 
 

@@ -19,7 +19,6 @@ from ...variable import Variable
 from ..arrays.overlap import Spans
 from ..compile.compile import compile_graph
 from ..compile.families import Trial
-from ..compile.place import lies_in
 from ..errors import NotCompilable, Refused, Stale
 from ..gradients.differentiate import differentiate, wanted_values
 from ..guards.check import Checks
@@ -65,7 +64,7 @@ class Step:
             raise Refused(str(error)) from error
         self.program = program
         self._reducer = optimizer._reducer
-        if any(p._array is not None and not lies_in(p._array, recording.place) for p in program.members):
+        if any(p._array is not None and not _lies_in(p._array, recording.place) for p in program.members):
             raise NotCompilable("parameters and arguments lie on several devices")
         if self._reducer is not None and recording.place is not None:
             raise NotCompilable("gradients on a card are means over several processes")
@@ -74,7 +73,7 @@ class Step:
         self._may_fail = False
         self._places: Sequence[int] = ()  # of gradients in the frame, -1 for those written before Python has run
         self.in_parts = 0  # steps that were made in parts, as gradients went on behind an argument or a state
-        self.parameters = [p for p in program.params if lies_in(p._array, recording.place)]
+        self.parameters = [p for p in program.params if _lies_in(p._array, recording.place)]
         self._require_possible()
         self._given = self.parameters  # which get their gradients
         self._clear, self._give = clearing(program.params), giving(self._given)
@@ -91,7 +90,7 @@ class Step:
         self._often = False  # whether it has kernels of its own, as it runs often
         self._free: list[Any] = []
         self._shared: list[int] = []
-        self._arguments: Callable[[], Any] = _none
+        self._arguments: Callable[[], Any] = lambda: None
         self._flags = range(0)  # the outputs that say which gradients are finite
 
     def _require_possible(self) -> None:
@@ -348,8 +347,9 @@ def _places(compiled: Any, first: int, count: int) -> list[int]:
             for s in of]
 
 
-def _none() -> None:
-    """Stands for arguments before anything is compiled."""
+def _lies_in(array: Any, place: Any) -> bool:
+    """Whether an array is one of NumPy's, or lies in ``place`` where there is one."""
+    return isinstance(array, np.ndarray) if place is None else place.holds(array)
 
 
 class Steps:
@@ -392,29 +392,44 @@ def run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], a
         function.give_up(args, kwargs, changed)
         return False
     leaves: list[Any] = []
-    key = signature(args, kwargs, leaves)
-    entry = cache.fitting(key)
-    recording = None if entry is None else entry.recording
-    if recording is None or recording.is_tentative:
-        return False
-    step = step_of(optimizer, function, cache, recording)
-    if step is None or (function.verifier is not None and function.verifier.step()):
+    recording = recorded(cache, args, kwargs, leaves)
+    step = None if recording is None else step_of(optimizer, function, cache, recording)
+    if recording is None or step is None or (function.verifier is not None and function.verifier.step()):
         return False
     types = None if function.verifier is not None else ArrayTypes.of(given, leaves)
     cache.step = None if types is None else fast_path(optimizer, types, names, recording.checks, step)
     try:
-        done = step(leaves)
-        step.in_parts += not done
-        return done
-    except Stale:
-        del optimizer._steps.by_loss[id(recording), False]
+        done = attempt(step, cache, leaves)
     except RunError as changed:
+        done = None
         function.give_up(args, kwargs, changed)
+    if done is None:
+        cache.step = None
+        return False
+    step.in_parts += not done
+    return done
+
+
+def recorded(cache: ScheduleCache, args: tuple[Any, ...], kwargs: dict[str, Any],
+             leaves: list[Any]) -> Recording | None:
+    """Return the recording of a loss with these arguments, if a step can be made of it; appends their leaves."""
+    entry = cache.fitting(signature(args, kwargs, leaves))
+    recording = None if entry is None else entry.recording
+    return None if recording is None or recording.is_tentative else recording
+
+
+def attempt(step: Step, cache: ScheduleCache, leaves: Sequence[Any]) -> Any:
+    """Return the result of a step; None, with nothing done, where it is not one any more: another may be made."""
+    recording, optimizer = step.recording, step.program.optimizer
+    place = id(recording), step.gives_loss
+    try:
+        return step(leaves)
+    except Stale:
+        del optimizer._steps.by_loss[place]
     except NotCompilable as error:
-        optimizer._steps.by_loss[id(recording), False] = (weakref.ref(recording), None)
+        optimizer._steps.by_loss[place] = (weakref.ref(recording), None)
         cache.note_step(recording, optimizer, None, str(error))
-    cache.step = None
-    return False
+    return None
 
 
 def step_of(optimizer: Any, function: StaticFunction, cache: ScheduleCache, recording: Recording,
@@ -464,6 +479,7 @@ def fast_path(optimizer: Any, types: ArrayTypes, names: tuple[str, ...], checks:
                     f"names != {source.name(names, 'own_names')} or {source.name(config, 'config')}.train is not "
                     f"{source.literal(config.train, 'train')} or not ({types.test(source, given)}): {failed}")
         checks.write(source, failed)
-    source.line(f"except Exception: {failed}", f"try: return {own}({given.together})",
+    source.otherwise(failed)
+    source.line(f"try: return {own}({given.together})",
                 f"except {source.name((Stale, NotCompilable), 'errors')}: {failed}")
     return source.function()

@@ -71,12 +71,6 @@ class StepCall(Call):
 
     __slots__ = ()
 
-    def __init__(self, schedule: StepResults, arguments: Any) -> None:
-        self.schedule = schedule
-        self.arguments = arguments
-        self.function = None
-        self._backwards = {}
-
     def recycle(self, _: Any) -> None:
         """Give the frames back, unless the step has been compiled anew."""
         if self.arguments.compiled is self.schedule.forward:

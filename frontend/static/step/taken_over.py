@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from types import FunctionType
 from typing import Any
 
@@ -16,6 +16,8 @@ from ...parameter import Parameter
 from ...update_rule import UpdateRule
 from ...variable import Variable
 from ..errors import NotCompilable
+from ..guards.check import checks_of
+from ..guards.guard import MISSING, Attribute, ClassOf, Entry, Guard
 from ..source import Source
 
 UPDATE, HOOKS, STEP = "update", "hooks", "step"  # what takes it over: every update, hooks before it, whole steps
@@ -44,18 +46,15 @@ _STAY = frozenset(("target", "t", "epoch", "hyperparam", "enabled", "initializer
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname((lambda: None).__code__.co_filename))) + os.sep
 
 
-Failure = Callable[[Source], str]  # writes a condition under which a program holds no longer
-
-
 class Conditions:
-    """Conditions of generated code under which a program holds no longer.
+    """Guards by which a program holds.
 
     Those in ``each`` are asked before each update, the ``others`` where a class or a dictionary has another attribute.
     """
 
     def __init__(self) -> None:
-        self.each: dict[Any, Failure] = {}    # by the objects that they name, by identity, so that none is asked twice
-        self.others: dict[Any, Failure] = {}
+        self.each: dict[Any, Guard] = {}    # by the objects that they name, by identity, so that none is asked twice
+        self.others: dict[Any, Guard] = {}
         self.kinds: dict[type, None] = {}
         self.dictionaries: dict[int, dict[str, Any]] = {}
 
@@ -67,13 +66,12 @@ class Conditions:
         return copied
 
     def attribute(self, kind: type, name: str, value: Any) -> None:
-        """Append that a class has another attribute than ``value``."""
-        self.others[id(kind), name, id(value)] = lambda source: (
-            f"{source.name(kind, 'kind')}.{name} is not {source.literal(value, 'value')}")
+        """Append that a class has the attribute ``value``."""
+        self.others[id(kind), name, id(value)] = Attribute(kind, name, value, "", "")
         self.kinds[kind] = None
 
     def own(self, x: Any, names: Iterable[str]) -> None:
-        """Append that an object has attributes of its own where its class is to give them.
+        """Append that an object has no attributes of its own where its class is to give them.
 
         A greater number of attributes shows new ones, since none can have gone: the library's own stay.
         """
@@ -81,56 +79,38 @@ class Conditions:
         if stay := all_stay(entries):
             self.dictionaries[id(entries)] = entries
         for name in names:
-            (self.others if stay else self.each)[id(entries), name] = lambda source, name=name: (
-                f"{name!r} in {source.name(entries, 'own')}")
+            (self.others if stay else self.each)[id(entries), name] = Entry(entries, name, MISSING, "", "")
 
     def own_value(self, x: Any, name: str) -> None:
-        """Append that an object has another attribute of its own, or none, where it has one now; or one, where not."""
+        """Append that an object has the attribute of its own that it has now, or none, if so."""
         entries = namespace_of(x)
         if name in entries:
-            self._value(entries, name, f"[{name!r}]", entries[name])
+            self.outside(entries, name, entries[name])
         else:
             self.own(x, (name,))
 
     def outside(self, place: Any, name: str, value: Any) -> None:
-        """Append that a global, or the variable in a cell, has become another."""
+        """Append that a global, or the variable in a cell, is ``value``."""
         if name:
-            self._value(place, name, f"[{name!r}]" if isinstance(place, dict) else ".cell_contents", value)
-
-    def _value(self, place: Any, name: str, read: str, value: Any) -> None:
-        def failure(source: Source) -> str:
-            now, known = f"{source.name(place, 'place')}{read}", source.literal(value, "value")
-            return f"{now} is not {known} and {now} != {known}"
-        self.each[id(place), name, id(value)] = failure
+            self.each[id(place), name, id(value)] = Entry(place, name, value, "", "") if isinstance(place, dict) else (
+                Attribute(place, "cell_contents", value, "", ""))
 
     def kind(self, x: Any) -> None:
-        """Append that an object is of another class."""
-        kind = type(x)
-        self.each[id(x), kind] = lambda source: (
-            f"{source.name(x, 'object')}.__class__ is not {source.name(kind, 'kind')}")
+        """Append that an object is of its class."""
+        self.each[id(x), type(x)] = ClassOf(x, "", "")
 
-    def failures(self, source: Source) -> list[str]:
-        """Return the conditions."""
+    def test(self, source: Source) -> str:
+        """Return the test of all conditions."""
         dictionaries = [*self.dictionaries.values()]
-        versions = Versions([*self.kinds], dictionaries)
-        intact = Source("update", "intact()")
-        write_guarded(intact, [failure(intact) for failure in self.others.values()])
-        is_intact = intact.function()
+        versions, intact = Versions([*self.kinds], dictionaries), checks_of([*self.others.values()])
 
-        def changed() -> bool:
-            if is_intact() and all(map(all_stay, dictionaries)):
+        def unchanged() -> bool:
+            if (intact.test is None or intact.test()) and all(map(all_stay, dictionaries)):
                 versions.note()
-                return False
-            return True
-        return [f"not {source.name(versions.same, 'same')}() and {source.name(changed, 'changed')}()",
-                *[failure(source) for failure in self.each.values()]]
-
-
-def write_guarded(source: Source, failures: Iterable[str], lines: Iterable[str] = ()) -> None:
-    """Append ``lines`` and the return of whether none of ``failures`` is true; an exception is a failure, too."""
-    with source.block("try"):
-        source.line(*lines, f"return not ({' or '.join(failures)})")
-    source.line("except (AttributeError, KeyError, ValueError): return False")
+                return True
+            return False
+        return " and ".join([f"({source.name(versions.same, 'same')}() or {source.name(unchanged, 'unchanged')}())",
+                             *[guard.test(source) for guard in self.each.values()]])
 
 
 def all_stay(entries: dict[str, Any]) -> bool:

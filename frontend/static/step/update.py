@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from ...link.walk import all_params
 from ...update_rule import UpdateRule
 from ..arrays.overlap import Spans, has_address
 from ..compile.compile import SCALAR_BYTES, compile_graph
-from ..compile.place import Place
 from ..errors import NotCompilable, Stale
 from ..replay.arguments import Arguments, arguments_of
 from ..trace.bindings import ParameterBinding
@@ -30,6 +29,9 @@ from .loss_scaling import Scaling, emit_finite, settle
 from .patience import Patience
 from .rule_groups import Group, RuleStateBinding, StatedHook, clocks, holding, same_entries, settings, updated_by
 from .taken_over import HOOKS, STEP, UPDATE, Conditions, Looks
+
+if TYPE_CHECKING:
+    from ..card.place import CardPlace
 
 
 class UpdateProgram:
@@ -73,7 +75,7 @@ class UpdateProgram:
         self.changes_gradients = bool(self.hooks) or self.scaling is not None or any(
             check[3] is not None for group in self.groups for check in group.checks)
         self._read = self._reads()
-        self._hold = self._never if anywhere else self._holding()  # others are not asked
+        self._hold = (lambda: False) if anywhere else self._holding()  # others are not asked
 
     def _scaling(self, whole: bool) -> Scaling | None:
         """Return how gradients are scaled, if they are; raise unless the update can undo it."""
@@ -133,9 +135,6 @@ class UpdateProgram:
         if self.optimizer._loss_scale is not None or self._scaled() if scaling is None else not scaling.holds():
             return False
         return self._hold()
-
-    def _never(self) -> bool:
-        return False
 
     def _holding(self) -> Callable[[], bool]:
         return holding(self.optimizer, self.params, self.hooks if self.with_hooks else None, self.groups, self.idle,
@@ -368,7 +367,7 @@ class UpdateProgram:
         return b.map(expr_of(found), grad, param if norm is None else norm, *(v for _, v in more), *further)
 
 
-def _place_of(arrays: Sequence[Any]) -> Place | None:
+def _place_of(arrays: Sequence[Any]) -> CardPlace | None:
     """Return the card on which all arrays lie, None for the host; raises where they lie on several devices."""
     devices = {a.device.id if is_cupy_array(a) else None for a in arrays if a is not None}
     if len(devices) > 1:

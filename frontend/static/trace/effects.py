@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..computed_numbers import numbers_in
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from .observation import Observation
 
 
+@dataclass(eq=False)
 class Effect:
     """``function(*target, *args)``: a store, a deletion or a call of a method that changes its object.
 
@@ -18,14 +20,12 @@ class Effect:
     Invariant: ``target`` are objects from outside, the same in every replay; ``args`` may contain computed values.
     """
 
-    def __init__(self, function: Callable[..., Any], target: tuple[Any, ...], args: tuple[Any, ...], what: str,
-                 holder: Any, key: Any = MISSING) -> None:
-        self.function = function
-        self.target = target
-        self.args: tuple[Any, ...] = args
-        self.what = what
-        self.holder = holder
-        self.key = key
+    function: Callable[..., Any]
+    target: tuple[Any, ...]
+    args: tuple[Any, ...]
+    what: str
+    holder: Any
+    key: Any = MISSING
 
     @property
     def is_entry(self) -> bool:

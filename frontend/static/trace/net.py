@@ -68,19 +68,6 @@ class Net:
                                    "static_code")
 
 
-class Unobserved:
-    """A context for Python that runs in replays as well, or of which guards ask again."""
-
-    def __init__(self, net: Net) -> None:
-        self._net = net
-
-    def __enter__(self) -> None:
-        self._net.unobserved += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._net.unobserved -= 1
-
-
 def _is_import(frame: FrameType) -> bool:
     """Whether a frame runs since a module is imported."""
     caller: FrameType | None = frame.f_back

@@ -22,15 +22,18 @@ from ... import functions as F
 from ...variable import Variable
 from ..arrays.captured import outside_value
 from ..computed_numbers import KINDS, ComputedNumber, computed_number, number_of
-from ..trees import flatten, unflatten
+from ..errors import is_from_handler
+from ..trees import SCALARS, flatten, unflatten
 
 if TYPE_CHECKING:
     from .recorder import Tape
 
+MOST_OTHER_CALLS = 2  # in which a number is another one: they count for nothing
+SAME_RATIO = 8  # how many calls one that goes on define-by-run may cost
 MOST_CHECKED_NODES = 64  # of one call: beyond that, Python that compares is slower than Python that computes
 _RAISING = frozenset(("raise", "call", "print", "log"))  # what `np.errstate` may ask for
 _NUMBERS = (bool, np.bool_, *KINDS)
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, np.generic, np.dtype)
+_PLAIN = (*SCALARS, type(Ellipsis), np.generic, np.dtype)
 
 
 # -- functions ---------------------------------------------------------------------------------------------------------
@@ -43,6 +46,8 @@ def _call(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
         with np.errstate(**attrs["errors"]):
             result = attrs["fn"](*args, **kwargs)
     except Exception as error:  # the user's code may catch it, or see what has happened before
+        if is_from_handler(error):
+            raise
         raise RunError(f"{attrs['name']} raises {type(error).__name__}: {error}") from error
     return tuple(map(np.asarray, leaves_of(result)))
 
@@ -169,21 +174,17 @@ def _value(tape: Tape, array: Any) -> Value | None:
 # -- numbers that replays compare --------------------------------------------------------------------------------------
 
 
+@dataclass(eq=False, slots=True)
 class Tally:
     """How often a number was what it was in the trace, and how often another one."""
 
-    __slots__ = ("same", "other")
-
-    MOST_OTHER_CALLS = 2  # that count for nothing
-    SAME_RATIO = 8  # how many calls one that goes on define-by-run may cost
-
-    def __init__(self) -> None:
-        self.same = self.other = 0
+    same: int = 0
+    other: int = 0
 
     @property
     def pays(self) -> bool:
         """Whether it is the same in nearly all calls."""
-        return self.other <= self.MOST_OTHER_CALLS or self.other * self.SAME_RATIO <= self.same
+        return self.other <= MOST_OTHER_CALLS or self.other * SAME_RATIO <= self.same
 
 
 def _compare(attrs: Any, array: Any) -> tuple[Any, ...]:
@@ -221,23 +222,19 @@ def reason(node: Node) -> str:
 _WITH_VARIABLES = frozenset((operator.add, operator.sub, operator.mul, operator.truediv))
 
 
-def of_numbers(tape: Tape, native: Callable[..., Any], operands: tuple[Any, ...],
-               arithmetic: Callable[..., Any] | None) -> Any:
-    """Apply an operator to numbers of which one is computed, recorded on arrays; NotImplemented if that cannot be.
-
-    ``arithmetic`` applies it to arrays, as NumPy's; None of another operator.
+def of_numbers(tape: Tape, native: Callable[..., Any], operands: tuple[Any, ...], on_arrays: Callable[..., Any]) -> Any:
+    """Apply an operator to numbers of which one is computed, recorded ``on_arrays``; NotImplemented if that cannot be.
     """
     if any(issubclass(type(x), Variable) for x in operands):
         return _with_variable(native, *operands)
-    if arithmetic is None or not all(isinstance(x, (np.ndarray, *KINDS)) for x in operands):
+    if not all(isinstance(x, (np.ndarray, *KINDS)) for x in operands):
         return NotImplemented
     plain = [x.kusari_value if isinstance(x, ComputedNumber) else x for x in operands]
     of_numpy = [x.dtype for x in plain if isinstance(x, (np.ndarray, np.generic))]
     if not of_numpy:
         return _of_python(tape, native, operands, plain)
     common = np.result_type(*of_numpy, *[x for x in plain if type(x) in (int, float)])
-    arrays = tuple([_operand(x, common) if isinstance(x, ComputedNumber) else x for x in operands])
-    return arithmetic(*arrays)
+    return on_arrays(*[_operand(x, common) if isinstance(x, ComputedNumber) else x for x in operands])
 
 
 def _with_variable(native: Callable[..., Any], *operands: Any) -> Any:
@@ -253,25 +250,17 @@ def _with_variable(native: Callable[..., Any], *operands: Any) -> Any:
 def _of_python(tape: Tape, native: Callable[..., Any], operands: tuple[Any, ...], plain: list[Any]) -> Any:
     """Apply an operator to numbers of Python's own types."""
     arrays = tuple([x.kusari_array if isinstance(x, ComputedNumber) else x for x in operands])
-    again = _OfPython(native, tuple([type(x) for x in plain]))
+    kinds = tuple([type(x) for x in plain])
     try:
         result = native(*plain)
     except ArithmeticError:
         tape.note_at_user(f"{native.__name__} raises, and need not in other calls")
         raise
+
+    def again(*operands: Any) -> Any:
+        return native(*[number_of(kind, x) for kind, x in zip(kinds, operands, strict=True)])
     found = by_python(tape, native.__name__, again, arrays, {}, result)
     return NotImplemented if found is None else found
-
-
-@dataclass(frozen=True)
-class _OfPython:
-    """An operator of Python's on numbers of some types, given as arrays."""
-
-    operator: Callable[..., Any]
-    kinds: tuple[type, ...]
-
-    def __call__(self, *operands: Any) -> Any:
-        return self.operator(*[number_of(kind, x) for kind, x in zip(self.kinds, operands, strict=True)])
 
 
 def _operand(number: ComputedNumber, common: Any) -> Any:

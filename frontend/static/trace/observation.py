@@ -10,7 +10,7 @@ import functools
 import operator
 import sys
 from collections.abc import Callable
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 _NO_PLACE = (Variable, np.ndarray, type(None), bool)  # these are found again in other ways
 FRAMES_PER_CALL = 5  # of Python's stack that a call takes when it is observed
 LARGEST_CONTAINER_ITEMS = 2048  # of larger ones not every item is compared in every call
+NOT_DRAWN_AGAIN = ("and replays would not draw again; use functions, a function decorated with static_code, or pass "
+                   "the numbers as an argument")
+_CHANGED_ARGUMENT = "a list or dictionary that is an argument changes, which replays cannot repeat"
+NOT_GONE_ON = "is an iterator, and replays would not go on with it"
 
 
 class Observation:
@@ -104,7 +108,7 @@ class Observation:
             self.hooked = entries
             return
         versioned = "attributes" if not isinstance(entries.get("_local_link_hooks"), dict) else None
-        self.guard("hooks", link, None, lambda where: guards.Hooks(link, versioned))
+        self.called_again(guards.has_hooks, (entries,), False, f"the hooks of {type(link).__name__}", versioned)
 
     def fresh_tree(self, x: Any) -> Any:
         """Note that the call has made the containers in the result of a function; returns the result."""
@@ -199,7 +203,7 @@ class Observation:
             at.twin = self._states.get(id(value))
             self._states.setdefault(id(value), at)
 
-    def items(self, container: Any, what: str, versioned: Any = None) -> None:
+    def items(self, container: Any, what: str) -> None:
         """Note that all items of a container were read, as they were before the call changed it."""
         if not self.is_outside(container) or self.off:
             return
@@ -218,20 +222,16 @@ class Observation:
             for i, x in enumerate(container):
                 self.entry(container, i, x, f"item {i} of {what}")
             return
-
-        def make(where: str) -> Guard:
-            made = guards.Items(container, f"the items of {what}", where, versioned)
-            if before is not MISSING:
-                made.value = before
-            return made
-        self.guard("items", container, None, make)
-        for x in guards.items_of(container):
+        items = guards.items_of(container)
+        self.called_again(guards.same_items, (container, items if before is MISSING else before), True,
+                          f"the items of {what}", key=id(container))
+        for x in items:
             self.found(x, f"an item of {what}")
 
     def presence(self, holder: Any, key: Any, what: str) -> None:
         """Note that the presence of an entry counts, not its value: it is about to be deleted."""
         if self.is_outside(holder) and (id(holder), key) not in self._stored and not self.off:
-            self.guard("presence", holder, key, lambda where: guards.Presence(holder, key, what, where))
+            self.called_again(operator.contains, (holder, key), key in holder, f"whether there is {what}")
 
     def length(self, container: Any, what: str) -> None:
         """Note that the number of items of a container was read."""
@@ -240,8 +240,7 @@ class Observation:
         if id(container) in self._changed:
             self.items(container, what)
             return
-        self.guard("length", container, None,
-                   lambda where: guards.Length(container, len(container), f"the number of items of {what}", where))
+        self.called_again(len, (container,), len(container), f"the number of items of {what}")
 
     def kind(self, x: Any) -> None:
         """Note that the class of an object was asked for."""
@@ -271,17 +270,21 @@ class Observation:
     def referred(self, reference: Any, found: Any) -> None:
         """Note that a weak reference was followed. Its object can only die: no guard may keep it alive."""
         self._weak.add(id(found))
-        self.guard("reference", reference, None, lambda where: guards.Liveness(reference, found is not None, where))
+        self.called_again(guards.is_alive, (reference,), found is not None, "the object of a weak reference")
 
-    def called_again(self, function: Callable[..., Any], args: tuple[Any, ...], value: Any, what: str) -> Any:
-        """Guard the result of a function that only looks at state; returns it."""
-        self.guard("call", function, tuple(map(id, args)),
-                   lambda where: guards.CallResult(function, args, value, what, where))
+    def called_again(self, function: Callable[..., Any], args: tuple[Any, ...], value: Any, what: str,
+                     versioned: str | None = None, key: Any = None) -> Any:
+        """Guard the result of a function that only looks at state; returns it.
+
+        ``key`` is that of the guard, where it is not one of all arguments.
+        """
+        self.guard("call", function, tuple(map(id, args)) if key is None else key,
+                   lambda where: guards.CallResult(function, args, value, what, where, versioned))
         return value
 
     def elements(self, array: Any) -> bool:
         """Note that elements of an outside array were read other than by functions; False where no guard sees it."""
-        if self.off:
+        if self.off or id(array) in self._read_elements:
             return True
         place = self._persistent.get(id(array))
         what = f"{place[1]}" if place is not None else self.arrays.get(id(array), (None, "an array"))[1]
@@ -292,8 +295,8 @@ class Observation:
         if place is not None:
             holder, name = place
             self.entry(holder, name, array, name)
-        self.guard("elements", array, None,
-                   lambda where: guards.Elements(array, f"the elements of {what}", where))
+        self.called_again(guards.same_content, (array, guards.content_of(array)), True, f"the elements of {what}",
+                          key=id(array))
         self._read_elements[id(array)] = array
         return True
 
@@ -314,7 +317,7 @@ class Observation:
         if self.off or self.is_fresh(owner):
             return
         if self.is_argument(owner):
-            self.note("a list or dictionary that is an argument changes, which replays cannot repeat")
+            self.note(_CHANGED_ARGUMENT)
             return
         if isinstance(value, (Link, Parameter)) and not self.is_outside_part(value):
             self.made_parts = True
@@ -359,12 +362,12 @@ class Observation:
         """Whether a link or parameter was not made by the call."""
         return not self.tape.is_made(x) and not self.is_fresh(x)
 
-    def changing(self, container: Any, what: str, empties: bool = False) -> bool:
+    def changing(self, container: Any, empties: bool = False) -> bool:
         """Note that a container is about to be changed, or emptied; returns whether that is an effect."""
         if self.off or self.is_fresh(container):
             return False
         if self.is_argument(container):
-            self.note("a list or dictionary that is an argument changes, which replays cannot repeat")
+            self.note(_CHANGED_ARGUMENT)
             return False
         if id(container) not in self._changed:
             self._changed[id(container)] = guards.items_of(container)
@@ -402,13 +405,13 @@ class Observation:
         """Whether an array was found outside."""
         return id(array) in self.arrays
 
-    def found_arrays(self) -> list[Any]:
-        """Return the arrays that were found outside."""
-        return [array for array, _ in self.arrays.values()]
-
     def read_elements(self) -> list[Any]:
         """Return the outside arrays whose elements were read other than by functions."""
         return list(self._read_elements.values())
+
+    def found_arrays(self) -> list[Any]:
+        """Return the arrays that were found outside."""
+        return [array for array, _ in self.arrays.values()]
 
     def finish(self) -> Checks:
         """Return the guards; no result of the call is kept."""
@@ -431,13 +434,7 @@ class Observation:
                       self._persistent, self._stored, self._changed, self._read_elements):
             known.clear()
         self.effects = []
-        self.tape = _Closed()  # generators may go on with their copies
-
-
-class _Closed:
-    """The tape of an observation that is over: nothing is observed any more."""
-
-    fault = "the call is over"
+        self.tape = SimpleNamespace(fault="the call is over")  # generators may go on with their copies, not observed
 
 
 class Unguarded(Observation):
@@ -445,38 +442,20 @@ class Unguarded(Observation):
 
     guarded = False
 
-    def guard(self, kind: str, holder: Any, key: Any, make: Callable[[str], Guard]) -> Guard | None:
-        """Nothing is compared later."""
-        return None
+    def _nothing(self, *args: Any, **kwargs: Any) -> Any:
+        """Nothing is compared later, nor stored or done again; only the tape knows which arrays cannot be followed."""
+
+    guard = note = items = persistent = stored = changing = effect = _nothing
 
     def entry(self, holder: Any, key: Any, value: Any, what: str, versioned: Any = None, identity: Any = None) -> Any:
-        """Nothing is compared later."""
+        """Take in an array."""
         if type(value) is np.ndarray:
             self.arrays.setdefault(id(value), (value, what))
         return value
 
-    def note(self, reason: str) -> None:
-        """Only the tape knows which arrays cannot be followed."""
-
-    def items(self, container: Any, what: str, versioned: Any = None) -> None:
-        """Nothing is compared later."""
-
     def elements(self, array: Any) -> bool:
         """Elements are taken as they are."""
         return True
-
-    def persistent(self, link: Any, name: str, array: Any) -> None:
-        """The tape registers persistent arrays of links that are called."""
-
-    def stored(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing is stored again."""
-
-    def changing(self, container: Any, what: str, empties: bool = False) -> bool:
-        """Nothing is changed again."""
-        return False
-
-    def effect(self, function: Callable[..., Any], args: tuple[Any, ...], what: str) -> None:
-        """Nothing is done again."""
 
 
 def user_place() -> str:

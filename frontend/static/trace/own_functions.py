@@ -10,6 +10,7 @@ import gc
 import random
 import weakref
 from collections import deque
+from dataclasses import dataclass
 from sys import getrefcount
 from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -22,6 +23,7 @@ from ... import tape as _tape
 from ...configuration import using_config
 from ...function_node import FunctionNode, select_gradients
 from ...variable import Variable, output_variable
+from ..errors import is_from_handler
 
 GENERATORS = (np.random.RandomState, np.random.Generator, np.random.BitGenerator, random.Random)
 _CONTAINERS = (list, dict, set, deque, bytearray)
@@ -137,6 +139,7 @@ def operands(node: Node) -> tuple[Value, ...]:
     return node.inputs[:len(node.inputs) - len(node.attrs.get("held", ()))]
 
 
+@dataclass(eq=False, slots=True)
 class Applied:
     """One application of a user's function in a replay; ``given`` are gradients of its backward, while one runs.
 
@@ -144,15 +147,11 @@ class Applied:
     where its forward has put something else.
     """
 
-    __slots__ = ("template", "function", "outputs", "held", "given")
-
-    def __init__(self, made: FunctionNode, function: FunctionNode, outputs: tuple[Any, ...],
-                 held: list[tuple[int, str] | None]) -> None:
-        self.template = made
-        self.function: Any = function
-        self.outputs = outputs
-        self.held = held
-        self.given: tuple[Any, ...] | None = None
+    template: FunctionNode
+    function: Any
+    outputs: tuple[Any, ...]
+    held: list[tuple[int, str] | None]
+    given: tuple[Any, ...] | None = None
 
     def renew(self, inputs: tuple[int, ...], outputs: tuple[int, ...], arrays: tuple[Any, ...]) -> None:
         """Replace the operands and outputs with these numbers that it retains by ``arrays``, as they are now."""
@@ -274,7 +273,9 @@ def _copied(value: Any) -> Any:
         return value
     try:
         made = copy.copy(value)
-    except Exception:  # it has a say in that
+    except Exception as error:  # it has a say in that
+        if is_from_handler(error):
+            raise
         return value
     if hasattr(made, "__dict__") and made is not value:
         vars(made).update((k, _copied(v)) for k, v in vars(value).items())

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -17,16 +18,15 @@ from kusari.ir import Node, Op, TokenType, Value, tensor_type
 
 from ...backends.cuda import is_cupy_array
 from ...callsite import short, user_location
-from ...configuration import config, using_config
+from ...configuration import config
 from ...function_node import FunctionNode
-from ...functions.math.identity import Identity
 from ...link.namespace import entries_of
 from ...parameter import Parameter
 from ...variable import Variable
 from ..arrays.aliasing import Aliases
 from ..arrays.captured import outside_value, owner
 from ..arrays.constants import Constants
-from ..arrays.detached import Detached
+from ..arrays.detached import Detached, cut_off
 from ..arrays.overlap import Spans, has_address
 from ..arrays.picked import Picked
 from ..arrays.written import Written
@@ -36,9 +36,9 @@ from ..guards.guard import Entry, type_of
 from ..trees import array_of
 from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding, is_lazy
 from .contents import Contents
-from .net import Net, Unobserved
+from .net import Net
 from .numpy_nodes import taken_out, told
-from .observation import Observation
+from .observation import NOT_DRAWN_AGAIN, Observation
 from .ops import held_arrays, op_of, pristine, runs_users_python, static_attributes
 from .python_nodes import record_report
 from .random_state import position
@@ -73,8 +73,7 @@ class Tape:
         self._drawn: Any = None
         self.draws = False  # whether functions have drawn random numbers
         self._initializing = False
-        self._takers: dict[int, Parameter] = {}
-        self._taken: dict[int, Any] = {}  # arrays of parameters, as the user's code has them
+        self._taken: dict[int, tuple[Any, Parameter]] = {}  # arrays of parameters, as the user's code has them
         self._parameter_views: dict[int, Any] = {}  # views of these, through which no gradient goes
         self.numbers, self.errors = Reader(functools.partial(told, self)), np.geterr()
         self.checks = 0  # numbers that replays compare
@@ -140,9 +139,19 @@ class Tape:
                 self.aliases.made([(v, x._array) for v, x in zip(values, inputs, strict=True)],
                                  [(v, y._array) for y in outputs if (v := self.known(y._array)) is not None])
 
-    def unobserved(self) -> Unobserved:
-        """Return a context for Python that runs in replays as well, or of which guards ask again."""
-        return Unobserved(self.net)
+    @property
+    def where(self) -> str | None:
+        """The place of the function whose call is recorded, if it is one of the user's."""
+        return None if self.observation is None else self.observation.where
+
+    @contextmanager
+    def unobserved(self) -> Iterator[None]:
+        """Context for Python that runs in replays as well, or of which guards ask again."""
+        self.net.unobserved += 1
+        try:
+            yield
+        finally:
+            self.net.unobserved -= 1
 
     def link(self, link: Any) -> None:
         """Called when a link is called: its persistent arrays may be read and written as state."""
@@ -199,14 +208,13 @@ class Tape:
             self.escape(variable, "array")
             return array
         if self.observation is not None and type(array) is np.ndarray:
-            self._taken[id(array)] = array
-            self._takers[id(array)] = variable
+            self._taken[id(array)] = array, variable
         return array
 
     def read(self, array: Any, what: str) -> None:
         """Called when anything but a function looks at the elements of an argument or a parameter."""
         if self.computed.has(array):
-            self._taken_out(what)
+            self.note(taken_out(what))
         kind = "a parameter" if id(array) in self._taken else (
             "an argument" if any(owner(array) is owner(array_of(x)) for x in self._leaves) else "a computed array")
         self.note(f"{what} reads elements of {kind}, and replays would not read again; use functions instead (shapes "
@@ -220,10 +228,7 @@ class Tape:
             return
         if id(variable._array) in self._values or (
                 self.observation is not None and variable._array not in self.constants):
-            self._taken_out(what)
-
-    def _taken_out(self, what: str) -> None:
-        self.note(taken_out(what))
+            self.note(taken_out(what))
 
     report = record_report  # called by ``kusari.report``
 
@@ -268,8 +273,7 @@ class Tape:
             return
         if self._has_drawn() and not self._initializing and not self._first_arrays and (
                 not self.observation.made_parts):
-            self.note("random numbers are drawn from numpy.random outside functions, and replays would not draw again; "
-                      "use functions, a function decorated with static_code, or pass the numbers as an argument", where)
+            self.note(f"random numbers are drawn from numpy.random outside functions, {NOT_DRAWN_AGAIN}", where)
         self._initializing = False
 
     # -- persistent arrays that no function changes --------------------------------------------------------------
@@ -281,8 +285,7 @@ class Tape:
             self._states[id(array)] = StateBinding(link, name)
             given = [a for x in self._leaves if has_address(a := array_of(x))]
             if self.observation is not None and has_address(array) and Spans(given).touch(array):
-                self.note("an argument shares memory with a persistent array of a link; pass a copy",
-                          self.observation.where)
+                self.note("an argument shares memory with a persistent array of a link; pass a copy", self.where)
             self._keep.append(array)
             if has_address(array):
                 self.contents.add(array, f"{type(link).__name__}.{name}")
@@ -352,14 +355,13 @@ class Tape:
 
     def parameter_of(self, array: Any) -> Parameter | None:
         """Return the parameter of an array that the user's code has asked for."""
-        return self._takers.get(id(array))
+        return self._taken.get(id(array), (None, None))[1]
 
     def parameter_value(self, array: Any) -> Value | None:
         """Return the value of the array of a parameter that the user's code has: no gradient goes through it."""
         view = self._parameter_views.get(id(array))
         if view is None:
-            with using_config("enable_backprop", False):
-                view = self._parameter_views[id(array)] = Identity().apply((self._takers[id(array)],))[0]._array
+            view = self._parameter_views[id(array)] = cut_off(self._taken[id(array)][1])
         return self.known(view)
 
     def is_taken(self, array: Any) -> bool:
@@ -368,7 +370,7 @@ class Tape:
 
     def shares_parameter(self, array: Any) -> bool:
         """Whether an array is such a one, or a view of it."""
-        return has_address(array) and any(owner(array) is owner(x) for x in self._taken.values())
+        return has_address(array) and any(owner(array) is owner(x) for x, _ in self._taken.values())
 
     def bind(self, array: Any, binding: Binding, hint: str) -> Value:
         """Map ``array`` to a new value that is bound to an outside object."""
@@ -400,10 +402,10 @@ class Tape:
         self.outside[id(array)] = array
         self.bind(array, ArrayBinding(array), "outside")
 
-    def bind_state(self, array: Any) -> None:
+    def bind_state(self, array: Any) -> Value:
         """Let replays read the persistent array in the place of ``array``."""
         binding = self._states[id(array)]
-        self.bind(array, binding, binding.name)
+        return self.bind(array, binding, binding.name)
 
     def constant(self, array: Any) -> None:
         """Promise that ``array`` is the same at every call with this signature."""
@@ -440,8 +442,7 @@ class Tape:
         if value is not None:
             return value
         if id(array) in self._states:
-            binding = self._states[id(array)]
-            return self.bind(array, binding, binding.name)
+            return self.bind_state(array)
         if variable.creator_node is None and (value := outside_value(self, array)) is not None:
             return value
         made_outside = variable.creator_node is not None or variable.requires_grad and variable.name is not None

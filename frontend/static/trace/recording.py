@@ -15,15 +15,16 @@ from ...tape import recording
 from ...variable import Variable
 from ..arrays.aliasing import Aliases
 from ..arrays.overlap import Spans, has_address
+from ..errors import Fault
 from ..guards.check import Checks
-from ..trees import ARRAY, VARIABLE, array_of, flatten
+from ..trees import array_of, flatten, parts_of
 from .bindings import Binding, ParameterBinding
 from .observation import Observation
-from .recorder import Fault, Tape
+from .recorder import Tape
 
 if TYPE_CHECKING:
+    from ..card.place import CardPlace
     from ..compile.families import Family
-    from ..compile.place import Place
 
 
 class NotStatic(Exception):
@@ -69,7 +70,7 @@ class Recording:
     same: dict[int, int] = field(default_factory=dict)  # outputs that are the very object that an earlier one is
     variables: tuple[bool, ...] = ()  # which leaves are Variables
     aliases: Aliases = field(default_factory=Aliases)
-    place: Place | None = None  # where its arrays lie, if not in the memory of the host
+    place: CardPlace | None = None  # where its arrays lie, if not in the memory of the host
     is_tentative: bool = False  # whether another trace has to find the same numbers before it is compiled
     family: Family | None = None  # the calls whose signatures differ from this one's in extents only
 
@@ -131,7 +132,7 @@ def begin(leaves: list[Any]) -> tuple[Tape, tuple[Value, ...]]:
 
 
 def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], result: Any,
-           card: Callable[[int], Place] | None = None) -> Recording:
+           card: Callable[[int], CardPlace] | None = None) -> Recording:
     """Return the recording of a call that returned ``result``; raises ``NotStatic``, or ``TryAgain``.
 
     ``card`` gives the place that the card with a number is; without it there is none.
@@ -160,25 +161,25 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     differentiable = tuple(_may_have_gradient(v) and y not in detached and i not in same
                            for i, (v, y) in enumerate(zip(out_leaves, outputs, strict=True)))
     _refuse_cut_results(graph, [v for v, asks in zip(outputs, asking, strict=True) if asks and v in detached],
-                        [v for v, d in zip(outputs, differentiable, strict=True) if d], observation)
+                        [v for v, d in zip(outputs, differentiable, strict=True) if d], tape.where)
     checks = Checks() if observation is None else observation.finish()
     return Recording(name, graph, inputs, tuple(tape.bindings.values()), spec, differentiable,
                      tuple(map(_may_have_gradient, leaves)), tuple(asking), detached, checks,
-                     "unknown" if observation is None else observation.where, states, tape.draws,
+                     tape.where or "unknown", states, tape.draws,
                      _apart(tape, leaves, out_leaves), same, tuple(isinstance(v, Variable) for v in leaves),
                      tape.aliases, place, tape.checks > 0)
 
 
 def _place(tape: Tape, leaves: list[Any], out_leaves: list[Any],
-           card: Callable[[int], Place] | None) -> Place | None:
+           card: Callable[[int], CardPlace] | None) -> CardPlace | None:
     """Return the card on which all arrays of the call lie; raises ``NotStatic`` where some lie elsewhere."""
     arrays = [*map(array_of, leaves), *(b.array() for b in tape.bindings.values()), *map(array_of, out_leaves)]
     devices = {a.device.id for a in arrays if is_cupy_array(a)}
     if not devices or card is None:
         return None
-    where = "unknown" if tape.observation is None else tape.observation.where
     if len(devices) > 1 or any(isinstance(a, np.ndarray) for a in arrays):
-        raise NotStatic(Fault("arrays of several devices, or of the host and a card, are in one call", where))
+        raise NotStatic(Fault("arrays of several devices, or of the host and a card, are in one call",
+                              tape.where or "unknown"))
     return card(devices.pop())
 
 
@@ -196,7 +197,7 @@ def _apart(tape: Tape, leaves: list[Any], out_leaves: list[Any]) -> frozenset[in
 
 def _settled(spec: Any, tape: Tape, observation: Observation, out_leaves: list[Any], containers: dict[int, Any]) -> Any:
     """Note reads and changes of the call; returns ``spec`` together with its effects."""
-    tape.settle(observation.where)
+    tape.settle(tape.where)
     if observation.imported or observation.made_parts:
         raise TryAgain
     spec = _with_effects(spec, observation, out_leaves, containers)
@@ -231,8 +232,7 @@ def _outputs(tape: Tape, out_leaves: list[Any]) -> tuple[Value, ...]:
     for i, leaf in enumerate(out_leaves):  # define-by-run returns the array of the Variable itself
         value = None if isinstance(leaf, Variable) or tape.fault is not None else tape.computed.source(tape, leaf)
         if value is not None and value in outputs:
-            tape.note("a Variable and its array are both returned or stored; keep one of them",
-                      None if tape.observation is None else tape.observation.where)
+            tape.note("a Variable and its array are both returned or stored; keep one of them", tape.where)
         elif value is not None:
             outputs[i] = value
     return tuple(outputs)
@@ -240,19 +240,19 @@ def _outputs(tape: Tape, out_leaves: list[Any]) -> tuple[Value, ...]:
 
 def _note_what_replays_miss(tape: Tape, spec: Any) -> None:
     """Note a fault where a result, a Variable that is cut, or an array from outside is none that replays can give."""
-    observation = tape.observation
     cut = next((entry for _, v, entry in tape.carried.values() if entry.chained and v.creator_node is None), None)
-    if cut is not None and observation is not None:
+    if cut is not None:
         tape.note(f"{cut.what} is unchained inside the static function, which replays do not repeat; do it outside",
-                  observation.where)
+                  tape.where)
     for effect, made in zip(spec[1], spec[2][1:], strict=True) if spec[0] == "stored" else ():
-        if _has_object(made) and observation is not None:
+        if _has_object(made):
             tape.note(f"{effect.what} is given an object that the call has made, and replays would not make another "
-                      "one; do it outside, or in a function decorated with static_code", observation.where)
+                      "one; do it outside, or in a function decorated with static_code", tape.where)
     if _has_object(spec):
         tape.note(f"the static function returns an object that is not a tree of Variables and arrays: {spec!r}")
     filled = Spans(tape.written.outside())
-    others = [] if observation is None else [*observation.found_arrays(), *observation.read_elements(), *tape.states()]
+    o = tape.observation
+    others = [] if o is None else [*o.found_arrays(), *o.read_elements(), *tape.states()]
     if filled.starts and any(not tape.written.is_outside(x) and filled.touch(x) for x in others if has_address(x)):
         tape.note("an array from outside that the call has changed shares memory with another one; use a copy")
     if tape.outside and (spans := Spans(tape.given_arrays())).starts and any(map(spans.touch, tape.outside.values())):
@@ -260,7 +260,7 @@ def _note_what_replays_miss(tape: Tape, spec: Any) -> None:
                   "link's arrays; use a copy")
 
 
-def _refuse_cut_results(graph: Graph, cut: list[Value], results: list[Value], observation: Observation | None) -> None:
+def _refuse_cut_results(graph: Graph, cut: list[Value], results: list[Value], where: str | None) -> None:
     """Raise ``NotStatic`` where a result that is ``cut`` gets a gradient, as others are computed from it."""
     depending = set(cut)
     for node in graph.nodes if cut else ():
@@ -268,8 +268,7 @@ def _refuse_cut_results(graph: Graph, cut: list[Value], results: list[Value], ob
             depending.update(node.outputs)
     if not depending.isdisjoint(results):
         raise NotStatic(Fault("a Variable that is returned or stored is unchained after functions have read it, and "
-                              "gets a gradient that replays would not give; do it outside",
-                              "unknown" if observation is None else observation.where))
+                              "gets a gradient that replays would not give; do it outside", where or "unknown"))
 
 
 def _with_effects(spec: Any, observation: Observation, leaves: list[Any], containers: dict[int, Any]) -> Any:
@@ -281,12 +280,8 @@ def _with_effects(spec: Any, observation: Observation, leaves: list[Any], contai
 
 
 def _has_object(spec: Any) -> bool:
-    if spec is VARIABLE or spec is ARRAY or not isinstance(spec, tuple) or spec[0] == "number":
+    if type(spec) is not tuple:
         return False
     if spec[0] == "object":
         return not isinstance(spec[1].value, Parameter)
-    if spec[0] == "kept":
-        return False
-    return any(
-        _has_object(s) for part in spec[1:] if isinstance(part, tuple) for s in part if isinstance(s, tuple))
-
+    return any(map(_has_object, (*(spec[1] if spec[0] == "dict" else ()), *(parts_of(spec) or ()))))

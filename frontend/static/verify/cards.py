@@ -10,8 +10,6 @@ from ..compile.memory import megabytes
 if TYPE_CHECKING:
     from ..compile.compile import Compiled
 
-SHOWN_KERNELS_ROWS = 5
-
 
 def line(compiled: Compiled) -> str:
     """Return the line on one program: launches, kernels, and bytes of the card's memory."""
@@ -34,18 +32,10 @@ def plan(compiled: Compiled) -> list[str]:
             *[guarded] * bool(guarded)]
 
 
-def expensive(programs: Sequence[Compiled]) -> list[Section]:
+def expensive(longest: Sequence[tuple[tuple[str, str], list[Any]]], total: float) -> Section:
     """Return a table of the kernels that take longest, each run alone, timed by events of the card."""
-    groups: dict[tuple[str, str], list[Any]] = {}
-    for compiled in programs:
-        for row in compiled.executable.measure():
-            groups.setdefault((compiled.graph.name, row.kernel.symbol), []).append(row)
-    if not groups:
-        return []
-    total = sum(row.seconds for rows in groups.values() for row in rows)
-    longest = sorted(groups.items(), key=lambda group: -sum(row.seconds for row in group[1]))[:SHOWN_KERNELS_ROWS]
     rows = [(f"{(seconds := sum(r.seconds for r in found)) * 1e6:,.1f} µs", f"{seconds / total:.0%}",
              f"{sum(r.moved for r in found) / seconds / 1e9:,.0f} GB/s", str(len(found)), name, symbol,
              found[0].instruction.node.where) for (name, symbol), found in longest]
     table = Table(("time", "of all", "moves", "launches", "of", "kernel", "first at"), tuple(rows))
-    return [Section(2, f"most expensive on the card, of {total * 1e6:,.1f} µs", (table,))]
+    return Section(2, f"most expensive on the card, of {total * 1e6:,.1f} µs", (table,))

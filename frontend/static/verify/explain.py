@@ -66,9 +66,8 @@ def _counts(function: StaticFunction, caches: Sequence[ScheduleCache]) -> list[s
     if not every:
         parts.append("  no call was traced; those under hooks, in debug mode and inside other static functions are not")
     else:
-        size = sum(e.nbytes for e in (*schedules, *steps))
         whole = f" and {len(steps)} whole step{'s' * (len(steps) != 1)}" if steps else ""
-        parts.append(f"  {len(schedules)} schedule{'s' * (len(schedules) != 1)}{whole} in {size} bytes, "
+        parts.append(f"  {len(schedules)} schedule{'s' * (len(schedules) != 1)}{whole} in {bytes_held(caches)} bytes, "
                      f"{traced} traced, {len(every) - len(schedules) - traced} fell back")
     if function.verifier is not None:
         verifier = function.verifier
@@ -110,14 +109,10 @@ def _signature(number: int, key: Any, entry: CacheEntry, owner: ScheduleCache, w
     lines = [f"traced again: {reason}" for reason in owner.retraces.get(key, ())]
     if owner.others(key):
         lines.append(f"{len(owner.others(key))} more kept, for when what was read is again as it was then")
-    recording, schedule = entry.recording, entry.schedule
-    if recording is None:
-        lines.append(f"fell back to define-by-run: {entry.fault}")
-    elif schedule is None:
-        lines.append(uncompiled(owner, entry))
+    lines += uncompiled(owner, entry)
     yield Section(1, f"signature {number}: {mode_and_arguments(key)}", tuple(lines))
-    if recording is not None:
-        yield from _recorded(recording, schedule, what)
+    if entry.recording is not None:
+        yield from _recorded(entry.recording, entry.schedule, what)
     for step, reason in owner.steps(entry):
         yield from _step(step, reason, what)
 

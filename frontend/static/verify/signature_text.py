@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..trees import ARRAY, VARIABLE
+from ..trees import ARRAY, VARIABLE, leaf_kinds, parts_of
 
 MOST_ITEMS = 6  # of a container, in a text that is to be short
 
@@ -37,7 +37,7 @@ def _arguments(parts: tuple[Any, ...], most: int | None) -> Iterator[str]:
             yield "one array more than once"
             return
         tree, i = part, i + 1
-        leaves, i = _leaves(parts, i, _count(tree))
+        leaves, i = _leaves(parts, i, len(leaf_kinds(tree)))
         yield name + _text(tree, iter(leaves), most)
         name = ""
 
@@ -66,23 +66,10 @@ def _leaves(parts: tuple[Any, ...], i: int, count: int) -> tuple[list[str], int]
     return found, i
 
 
-def _children(tree: Any) -> tuple[Any, ...] | None:
-    """Return the parts of a container, None of anything else."""
-    place = {"tuple": 2, "list": 1, "dict": 2, "dataclass": 3}.get(tree[0]) if type(tree) is tuple else None
-    return None if place is None else tree[place]
-
-
-def _count(tree: Any) -> int:
-    """Return the number of leaves of a tree."""
-    if tree in (ARRAY, VARIABLE) or type(tree) is tuple and tree[:1] == ("number",):
-        return 1
-    return sum(map(_count, _children(tree) or ()))
-
-
 def _text(tree: Any, leaves: Iterator[str], most: int | None) -> str:
     if tree in (ARRAY, VARIABLE):
         return next(leaves)
-    kind, children = tree[0], _children(tree)
+    kind, children = tree[0], parts_of(tree)
     if children is None:
         return f"number {next(leaves)}" if kind == "number" else str(tree[-1])
     texts = [_text(child, leaves, most) for child in children]

@@ -49,19 +49,19 @@ def _is_compiled(owner: ScheduleCache, entry: CacheEntry) -> bool:
     return entry.fault is not None or entry.schedule is not None or any(step for step, _ in owner.steps(entry))
 
 
-def uncompiled(owner: ScheduleCache, entry: CacheEntry) -> str:
-    """Return a line on a signature that is traced and has no schedule of its own."""
+def uncompiled(owner: ScheduleCache, entry: CacheEntry) -> list[str]:
+    """Return a line on a signature that has no schedule of its own; none for others."""
+    if entry.recording is None:
+        return [f"fell back to define-by-run: {entry.fault}"]
     only = any(step is not None for step, _ in owner.steps(entry))
-    return "run by whole steps only, else compiled at the next call" if only else "traced, compiled at the next call"
+    return [] if entry.schedule is not None else ["run by whole steps only, else compiled at the next call" if only else
+                                                  "traced, compiled at the next call"]
 
 
 def _signature(owner: ScheduleCache, key: Any, entry: CacheEntry) -> Iterator[str]:
     schedule = entry.schedule
-    if entry.recording is None:
-        yield f"fell back to define-by-run: {entry.fault}"
-    elif schedule is None:
-        yield uncompiled(owner, entry)
-    else:
+    yield from uncompiled(owner, entry)
+    if schedule is not None:
         yield from (title for title, _ in schedule.elsewhere())
         yield from (line for compiled in schedule.compiled for line in _program(compiled))
         tail = schedule.tail
@@ -125,21 +125,26 @@ def expensive(programs: Sequence[Compiled]) -> list[Section]:
     Operations are those of products and convolutions, as their kernels count them: a launch that is mostly
     exponentials stays far below the roof, one by Winograd's algorithm may seem to reach above it.
     """
-    groups: dict[tuple[str, str], list[Measured]] = {}
-    on_cards = [compiled for compiled in programs if compiled.place is not None]
-    if on_cards:
-        host = [compiled for compiled in programs if compiled.place is None]
-        return [*(expensive(host) if host else ()), *cards.expensive(on_cards)]
+    host = [compiled for compiled in programs if compiled.place is None]
+    longest, total, count = _longest(host)
+    found = [Section(2, "most expensive: nothing runs natively")] if host and not longest else []
+    if longest:
+        table = Table(("time", "of all", "of the roof", "bound by", "launches", "of", "kernel", "first at"),
+                      tuple(_row(name, symbol, rows, total) for (name, symbol), rows in longest))
+        found.append(Section(2, f"most expensive, of {_time(total)} in {count} launches", (table,)))
+    on_cards, total, _ = _longest([compiled for compiled in programs if compiled.place is not None])
+    return [*found, cards.expensive(on_cards, total)] if on_cards else found
+
+
+def _longest(programs: Sequence[Compiled]) -> tuple[list[tuple[tuple[str, str], list[Any]]], float, int]:
+    """Return the rows of the kernels that take longest, by graph and kernel; and seconds and launches of all."""
+    groups: dict[tuple[str, str], list[Any]] = {}
     for compiled in programs:
         for row in compiled.executable.measure():
             groups.setdefault((compiled.graph.name, row.kernel.symbol), []).append(row)
-    total = sum(row.seconds for rows in groups.values() for row in rows)
-    longest = sorted(groups.items(), key=lambda group: -sum(row.seconds for row in group[1]))[:SHOWN_KERNELS_ROWS]
-    if not longest:
-        return [Section(2, "most expensive: nothing runs natively")] if programs else []
-    table = Table(("time", "of all", "of the roof", "bound by", "launches", "of", "kernel", "first at"),
-                  tuple(_row(name, symbol, rows, total) for (name, symbol), rows in longest))
-    return [Section(2, f"most expensive, of {_time(total)} in {sum(map(len, groups.values()))} launches", (table,))]
+    longest = sorted(groups.items(), key=lambda group: -sum(row.seconds for row in group[1]))
+    every = [row.seconds for rows in groups.values() for row in rows]
+    return longest[:SHOWN_KERNELS_ROWS], sum(every), len(every)
 
 
 def _row(name: str, symbol: str, rows: list[Measured], total: float) -> tuple[str, ...]:

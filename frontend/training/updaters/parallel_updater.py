@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import backend
+from ...configuration import force_backprop_mode
 from ...dataset import convert
 from .standard_updater import StandardUpdater
 
@@ -11,8 +12,10 @@ from .standard_updater import StandardUpdater
 class ParallelUpdater(StandardUpdater):
     """Updater that splits a batch over copies of the model on several devices and adds up the gradients.
 
-    The copies are computed one after the other from one thread; devices that work asynchronously (GPUs)
-    overlap. The optimizer steps on the main model, which the copies then take over.
+    The loss of each part is a mean over its examples, so that the sum over ``n`` devices is about ``n`` times the
+    gradient of the batch: divide the learning rate of an optimizer like SGD by their number. The copies are computed
+    one after the other from one thread; devices that work asynchronously (GPUs) overlap. The optimizer steps on the
+    main model, which the copies then take over.
 
     Args:
         iterator, optimizer, converter, loss_func, loss_scale, auto_new_epoch: as for
@@ -79,13 +82,12 @@ class ParallelUpdater(StandardUpdater):
         batch = iterator.next()
         names = list(self._models)
         parts = {name: batch[i :: len(names)] for i, name in enumerate(names)}
-        for name, model in self._models.items():
+        for model in self._models.values():
             model.cleargrads()
-            if not parts[name]:
-                continue
-            loss = self._loss(name, model, parts[name])
-            # Every part is a mean over its examples: weigh it so that the sum is the mean over the batch.
-            loss = loss * (len(parts[name]) / len(batch))
+        losses = [self._loss(name, model, parts[name]) for name, model in self._models.items() if parts[name]]
+        for model in self._models.values():  # with parameters that have their shape only now
+            model.cleargrads()
+        for loss in losses:
             loss.backward(loss_scale=self.loss_scale)
         for name, model in self._models.items():
             if name != "main" and parts[name]:
@@ -102,7 +104,7 @@ class ParallelUpdater(StandardUpdater):
         device = self._devices[name]
         arrays = convert.call_converter(self.converter, batch, device)
         function = self.loss_func or model
-        with backend.using_device(device):
+        with force_backprop_mode(), backend.using_device(device):
             return _call(function, arrays)
 
 

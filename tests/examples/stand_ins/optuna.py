@@ -17,12 +17,13 @@ class _State(Enum):
 
 
 class _Trial:
-    def __init__(self, number):
+    def __init__(self, number, shared=lambda drawn: drawn):
+        self._shared = shared
         self.number, self.params, self.user_attrs, self.value = number, {}, {}, None
         self.state = _State.COMPLETE
 
     def suggest_float(self, name, low, high, log=False):
-        drawn = np.random.uniform(*np.log([low, high]) if log else [low, high])
+        drawn = self._shared(np.random.uniform(*np.log([low, high]) if log else [low, high]))
         self.params[name] = float(np.exp(drawn) if log else drawn)
         return self.params[name]
 
@@ -31,7 +32,7 @@ class _Trial:
         return self.params[name]
 
     def suggest_categorical(self, name, choices):
-        self.params[name] = choices[np.random.randint(len(choices))]
+        self.params[name] = choices[self._shared(np.random.randint(len(choices)))]
         return self.params[name]
 
     def set_user_attr(self, key, value):
@@ -43,9 +44,9 @@ class _Study:
     def __init__(self):
         self.trials = []
 
-    def optimize(self, objective, n_trials):
+    def optimize(self, objective, n_trials, shared=lambda drawn: drawn):
         for number in range(min(n_trials, 2)):
-            trial = _Trial(number)
+            trial = _Trial(number, shared)
             self.trials.append(trial)
             try:
                 trial.value = objective(trial)
@@ -85,13 +86,31 @@ class ChainerPruningExtension:
         """Do nothing."""
 
 
+class ChainerMNStudy:
+    """A study whose trials have the first rank's hyperparameters on all ranks."""
+
+    def __init__(self, study, comm):
+        self._study, self._comm = study, comm
+
+    def optimize(self, objective, n_trials):
+        """Run trials, to each of which the communicator is given."""
+        comm = self._comm
+        self._study.optimize(lambda trial: objective(trial, comm), n_trials,
+                             lambda drawn: comm.bcast_obj(None if comm.rank else drawn))
+
+
 def create_study(direction, pruner):
     """Return a study."""
     return _Study()
 
 
+def load_study(study_name, storage, pruner=None):
+    """Return a new study."""
+    return _Study()
+
+
 integration = types.ModuleType("optuna.integration")
-integration.ChainerPruningExtension = ChainerPruningExtension
+integration.ChainerPruningExtension, integration.ChainerMNStudy = ChainerPruningExtension, ChainerMNStudy
 sys.modules["optuna.integration"] = integration
 pruners = types.SimpleNamespace(MedianPruner=lambda: None)
 trial = types.SimpleNamespace(TrialState=_State)

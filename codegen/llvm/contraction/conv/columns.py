@@ -21,7 +21,7 @@ from ..cycles import MOST_TILE_ROWS, step_cycles, tile_rows
 from ..epilogue import Epilogue
 from ..tile import Factors
 from .geometry import even_samples, whole_image
-from .stage import PIECE_WORDS, Pieces, each_row, together, words_of_piece
+from .stage import PIECE_WORDS, Pieces, each_row, together
 from .writer import ConvWriter
 
 
@@ -181,7 +181,7 @@ class Columns(ConvWriter[ColumnShape]):
             base = images.at(em.add(em.mul(channel, self.image.size), tap))
             line = tile.at(em.mul(em.sub(r, "%first"), self.columns))
             for i in em.each(0, "%count"):
-                offset, start, length = words_of_piece(em, "%pieces", i)
+                offset, start, length = em.row("%pieces", i, PIECE_WORDS)
                 place, x = base.at(offset), line.load(start)
                 if self.spec.out[-1] % width == 0:  # then so are the ends of panels
                     place.store(em.binary("fadd", element, width, x, place.load()))

@@ -5,7 +5,7 @@ Nothing is gathered: the elements of neighbouring windows are a vector of the st
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -234,12 +234,8 @@ class Direct(ConvWriter[DirectShape]):
             tile = _Filters(first, start, self._weights(start, self.taps) if len(shape.steps) == 1 else {}, [
                 None if self.finisher.heavy or shape.flat else epilogue.rows(em.add(first, r), self.width)
                 for r in range(shape.rows)])
-            for base, number in self._planes(em):
+            for base, number in each_index(em, g.size[:-2], g.image.steps):
                 (self._flat if shape.flat else self._lines)(epilogue, tile, base, number, part)
-
-    def _planes(self, em: Emitter) -> Iterator[tuple[Index, Index]]:
-        """Loops over all axes but the last two: the begin of each plane in the images, and its number."""
-        return each_index(em, self.g.size[:-2], self.g.image.steps)
 
     def _one_by_one(self, tasks: tuple[Index, Index], part: tuple[Index, Index]) -> None:
         """All results of this thread, one after the other, without a product of padding."""
@@ -258,7 +254,7 @@ class Direct(ConvWriter[DirectShape]):
         image, filters = (self.array(p, em) for p in ("%image", "%filters"))
         for r in em.each(0, g.rows):
             weights = filters.at(em.mul(r, g.row_step))
-            for base, number in self._planes(em):
+            for base, number in each_index(em, g.size[:-2], g.image.steps):
                 for k in em.each("%low", "%high"):
                     for q in em.each(0, g.size[-1]):
                         place = em.add(em.add(base, em.mul(k, g.line)), q)
@@ -333,6 +329,6 @@ class Direct(ConvWriter[DirectShape]):
                     sums.values = tap(image, line, weight, offset, sums.values)
                 continue
             for t in em.each(0, len(self.taps), carried=sums):
-                entry = em.gep(self.table, em.mul(t, 2), "i64")
-                sums.values = tap(image, line, em.entry(entry), em.entry(entry, 1), sums.values)
+                weight, offset = em.row(self.table, t, 2)
+                sums.values = tap(image, line, weight, offset, sums.values)
         return dict(zip(keys, sums.values, strict=True))

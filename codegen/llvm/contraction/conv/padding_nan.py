@@ -14,7 +14,7 @@ from ...text.tiles import each_tile
 from ...text.types import constants, splat, vector
 from ..tile import Tile
 from .geometry import Gathering, Part
-from .stage import words_of_piece
+from .stage import PIECE_WORDS
 
 
 def meets_padding(g: Gathering) -> bool:
@@ -96,7 +96,7 @@ class FixUp:
         tile, images, filters = (Array(em, self.element, 1, p) for p in ("%tile", "%images", "%filters"))
         sample = self.g.depth * self.g.image.size
         for i in em.each(0, "%count"):
-            start, column, length = words_of_piece(em, "%pieces", i)
+            start, column, length = em.row("%pieces", i, PIECE_WORDS)
             number, inside = em.divmod(start, sample)
             image = images.at(em.mul(number, sample))
             for j in em.each(0, length):

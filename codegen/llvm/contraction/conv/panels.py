@@ -86,11 +86,18 @@ def choose(spec: ConvSpec, target: Target) -> PanelShape:
 
 
 @dataclass(frozen=True)
-class _Taps:
-    """The taps of a part: how many, and a table of pairs; no table if filters hold them one after the other."""
+class _Panel:
+    """One panel: ``count`` pieces as columns, of which ``valid`` in each vector count, and the filters it meets.
 
-    number: Index
-    table: str | None
+    Its rows are ``taps`` taps of each channel, in a ``table`` of pairs; without one filters hold them one after the
+    other.
+    """
+
+    filters: Array
+    count: Index
+    valid: Sequence[int]
+    taps: Index
+    table: str | None = None
 
 
 class Panels(ConvWriter[PanelShape]):
@@ -189,95 +196,100 @@ class Panels(ConvWriter[PanelShape]):
         part = g.parts[0]
         filters = self.filters(group)
         panels = full_tiles(self.plan.samples * g.positions, self.columns)
-        taps = _Taps(len(part.taps), None)
         for column, breadth in tiles_in(self.em, panels, None if tasks == (0, 1) else tasks):
             count = self.pieces.find(part.extents, column, breadth)
-            valid = lanes_in(breadth, self.width)
-            for row, size, sums in self._sum(taps, filters, count, valid, rows):
-                self._finish(first, group, row, size, column, valid, sums)
+            panel = _Panel(filters, count, lanes_in(breadth, self.width), len(part.taps))
+            for row, size, sums in self._sums(panel, rows):
+                self._finish(first, group, row, size, column, panel.valid, sums)
 
-    def _sum(self, taps: _Taps, filters: Array, count: Index, valid: Sequence[int], rows: tuple[Index, Index] | None,
-             ) -> Iterator[tuple[Index, int, list[str] | Array]]:
+    def _sums(self, panel: _Panel, rows: tuple[Index, Index] | None) -> Iterator[tuple[Index, int, list[str] | Array]]:
         """Gather the panel and multiply: first row and number of rows of tiles in registers, or of stored ones."""
-        em, vectors = self.em, len(valid)
-
-        def fix_up(place: Array, row: Index, size: int) -> None:
-            # Products of padding and weights that are infinite or NaN.
-            assert self.fix_up is not None
-            self.fix_up.pieces(place, self.own, filters.at(em.mul(row, self.g.row_step)), size, self.table, count,
-                               None if taps.table is None else (taps.table, taps.number))
-
-        def stored(place: Array, sums: list[str], row: Index, size: int) -> Array:
-            if nan := self._nan(sums, size, valid):
-                with em.only(nan, rare=True):
-                    fix_up(place, row, size)
-            return place
-        if self.chunks == 1:
-            self._pack(taps, count, 0, self.g.depth)
-            for row, size in tiles_in(em, self.row_tiles, rows):
-                zeros = self.tile.zeros(size, vectors)
-                sums = self._multiply(taps, filters, row, size, vectors, 0, self.g.depth, zeros)
-                if self.heavy:
-                    self.tile.store(sums, self.tile_buffer, self.columns, vectors)
-                    yield row, size, stored(self.tile_buffer, sums, row, size)
-                elif nan := self._nan(sums, size, valid):
-                    for is_nan in em.either(nan, rare=True):
-                        if is_nan:
-                            self.tile.store(sums, self.tile_buffer, self.columns, vectors)
-                            fix_up(self.tile_buffer, row, size)
-                        yield row, size, self.tile_buffer if is_nan else sums
-                else:
-                    yield row, size, sums
+        if self.chunks > 1:
+            yield from self._sums_by_channels(panel, rows)
             return
+        self._pack(panel, 0, self.g.depth)
+        for row, size in tiles_in(self.em, self.row_tiles, rows):
+            sums = self._multiply(panel, row, size, 0, self.g.depth, self.tile.zeros(size, len(panel.valid)))
+            if self.heavy:
+                self.tile.store(sums, self.tile_buffer, self.columns, len(panel.valid))
+                yield row, size, self._stored(panel, self.tile_buffer, sums, row, size)
+            elif nan := self._nan(panel, sums, size):
+                for is_nan in self.em.either(nan, rare=True):
+                    if is_nan:
+                        self.tile.store(sums, self.tile_buffer, self.columns, len(panel.valid))
+                        self._fix_up(panel, self.tile_buffer, row, size)
+                    yield row, size, self.tile_buffer if is_nan else sums
+            else:
+                yield row, size, sums
+
+    def _sums_by_channels(self, panel: _Panel,
+                          rows: tuple[Index, Index] | None) -> Iterator[tuple[Index, int, list[str] | Array]]:
+        """The same for some channels at a time, whose sums are added up in memory."""
+        em, vectors = self.em, len(panel.valid)
         self.clear(self.sums, self.g.rows * self.columns)
         for c in em.each(0, self.chunks):
             channel = em.mul(c, self.plan.block)
             depth = em.min(em.sub(self.g.depth, channel), self.plan.block)
-            self._pack(taps, count, channel, depth)
+            self._pack(panel, channel, depth)
             for row, size in tiles_in(em, self.row_tiles, rows):
                 place = self.sums.at(em.mul(row, self.columns))
                 initial = self.tile.load(place, self.columns, size, vectors)
-                sums = self._multiply(taps, filters, row, size, vectors, channel, depth, initial)
+                sums = self._multiply(panel, row, size, channel, depth, initial)
                 self.tile.store(sums, place, self.columns, vectors)
         for row, size in tiles_in(em, self.row_tiles, rows):
             place = self.sums.at(em.mul(row, self.columns))
             sums = self.tile.load(place, self.columns, size, vectors) if self.fix_up else []
-            yield row, size, stored(place, sums, row, size)
+            yield row, size, self._stored(panel, place, sums, row, size)
 
-    def _nan(self, sums: Sequence[str], size: int, valid: Sequence[int]) -> str:
-        """An i1: whether padding may have made a sum of a tile NaN; None where it cannot."""
+    def _nan(self, panel: _Panel, sums: Sequence[str], size: int) -> str:
+        """An i1: whether padding may have made a sum of a tile NaN; empty where it cannot."""
         if self.fix_up is None:
             return ""
-        rows = [sums[i * len(valid):(i + 1) * len(valid)] for i in range(size)]
-        return any_nan(self.em, self.element, self.width, rows, valid)
+        vectors = len(panel.valid)
+        rows = [sums[i * vectors:(i + 1) * vectors] for i in range(size)]
+        return any_nan(self.em, self.element, self.width, rows, panel.valid)
 
-    def _pack(self, taps: _Taps, count: Index, channel: Index, depth: Index) -> None:
-        table = taps.table
+    def _fix_up(self, panel: _Panel, place: Array, row: Index, size: int) -> None:
+        """Compute stored sums again that are NaN: products of padding and weights that are infinite or NaN."""
+        assert self.fix_up is not None
+        filters = panel.filters.at(self.em.mul(row, self.g.row_step))
+        self.fix_up.pieces(place, self.own, filters, size, self.table, panel.count,
+                           None if panel.table is None else (panel.table, panel.taps))
+
+    def _stored(self, panel: _Panel, place: Array, sums: list[str], row: Index, size: int) -> Array:
+        """The tile that is stored at ``place``, of which ``sums`` are the elements, once it is fixed up."""
+        if nan := self._nan(panel, sums, size):
+            with self.em.only(nan, rare=True):
+                self._fix_up(panel, place, row, size)
+        return place
+
+    def _pack(self, panel: _Panel, channel: Index, depth: Index) -> None:
+        table = panel.table
         if table is None:
             table = self.tap_table if len(self.g.parts[0].taps) > MOST_UNROLLED_TAPS else "null"
         source = self.own.at(self.em.mul(channel, self.g.image.size))
-        self.em.call(self.pack, source, self.panel, self.table, count, depth, table, taps.number)
+        self.em.call(self.pack, source, self.panel, self.table, panel.count, depth, table, panel.taps)
 
-    def _multiply(self, kind: _Taps, filters: Array, row: Index, rows: int, vectors: int, channel: Index, depth: Index,
+    def _multiply(self, panel: _Panel, row: Index, rows: int, channel: Index, depth: Index,
                   initial: Sequence[str]) -> list[str]:
         """The innermost loops: along channels, and along taps if those are not neighbours of channels in memory."""
         em, g, tile = self.em, self.g, self.tile
-        a = filters.at(em.add(em.mul(row, g.row_step), em.mul(channel, g.channel_step)))
-        taps, table = kind.number, kind.table
+        a = panel.filters.at(em.add(em.mul(row, g.row_step), em.mul(channel, g.channel_step)))
+        taps, table = panel.taps, panel.table
 
-        def factors(a: Array, panel: Array, step: int) -> tuple[Factors, Factors]:
+        def factors(a: Array, b: Array, step: int) -> tuple[Factors, Factors]:
             return (Factors(a, step, [i * g.row_step for i in range(rows)], True),
-                    Factors(panel, self.line, tile.neighbours(vectors)))
+                    Factors(b, self.line, tile.neighbours(len(panel.valid))))
         if table is None and taps in (1, g.channel_step):
             step = 1 if g.channel_step == taps else g.channel_step
             return tile.product(*factors(a, self.panel, step), em.mul(depth, taps), initial)
 
         sums = tile.carried(initial)
         for c in em.each(0, depth, carried=sums):
-            place, panel = a.at(em.mul(c, g.channel_step)), self.panel.at(em.mul(em.mul(c, taps), self.line))
+            place, b = a.at(em.mul(c, g.channel_step)), self.panel.at(em.mul(em.mul(c, taps), self.line))
             for t in em.each(0, taps, carried=sums):
                 at = em.entry(table, em.mul(t, 2)) if table else t
-                sums.values = tile.add_step(*factors(place.at(at), panel, 0), t, sums.values)
+                sums.values = tile.add_step(*factors(place.at(at), b, 0), t, sums.values)
         return sums.values
 
     # Use of tiles
@@ -332,34 +344,46 @@ class Panels(ConvWriter[PanelShape]):
         table, all_taps = em.table("i64", entries), em.table("i64", taps)
         for i in em.each(0, len(parts)):
             found = [em.entry(table, em.add(em.mul(i, 2 * rank + 2), k)) for k in range(2 * rank + 2)]
-            kind = _Taps(found[-2], em.gep(all_taps, found[-1], "i64"))
-            self._part(found[:rank], found[rank:2 * rank], kind, filters, target, sample, rows)
+            panel = _Panel(filters, 0, [self.width] * self.plan.vectors, found[-2], em.gep(all_taps, found[-1], "i64"))
+            self._part(found[:rank], found[rank:2 * rank], panel, target, sample, rows)
 
-    def _part(self, extents: Sequence[Index], firsts: Sequence[Index], taps: _Taps, filters: Array, target: Array,
-              sample: int, rows: tuple[Index, Index] | None) -> None:
-        em, g = self.em, self.g
+    def _part(self, extents: Sequence[Index], firsts: Sequence[Index], panel: _Panel, target: Array, sample: int,
+              rows: tuple[Index, Index] | None) -> None:
+        """The panels of one part; ``panel`` has their filters and taps."""
+        em = self.em
         total: Index = self.plan.samples
         for n in extents:
             total = em.mul(total, n)
-        steps = [prod(g.size[i + 1:]) for i in range(len(g.size))]
         for p in em.each(0, em.div(em.add(total, self.columns - 1), self.columns)):
             column = em.mul(p, self.columns)
             count = em.min(em.sub(total, column), self.columns)
             pieces = self.pieces.find(extents, column, count)
-            for j in em.each(0, count):
-                at: Index = 0
-                rest = em.add(column, j)
-                for extent, first, step, size in reversed(list(zip(
-                        extents, firsts, self.spec.stride, steps, strict=True))):
-                    rest, q = em.divmod(rest, extent)
-                    at = em.add(at, em.mul(em.add(em.mul(q, step), first), size))
-                at = em.add(at, em.mul(rest, sample))
-                em.store("i64", 1, str(at), em.gep(f"{self.places}", j, "i64"))
-            for row, size, sums in self._sum(taps, filters, pieces, [self.width] * self.plan.vectors, rows):
+            self._find_places(extents, firsts, column, count, sample)
+            for row, size, sums in self._sums(replace(panel, count=pieces), rows):
                 assert isinstance(sums, Array)
-                base = target.at(em.mul(row, g.positions))
-                for i in em.each(0, size):
-                    # Row by row: rows of the output are often at distances that share the sets of a cache.
-                    here, there = sums.at(em.mul(i, self.columns)), base.at(em.mul(i, g.positions))
-                    for j in em.each(0, count):
-                        there.put(here.one(j), em.entry(f"{self.places}", j))
+                self._scatter(sums, target.at(em.mul(row, self.g.positions)), size, count)
+
+    def _find_places(self, extents: Sequence[Index], firsts: Sequence[Index], column: Index, count: Index,
+                     sample: int) -> None:
+        """Note the elements of the output that ``count`` columns of a part are, from ``column`` on."""
+        em, size = self.em, self.g.size
+        axes = list(zip(extents, firsts, self.spec.stride, [prod(size[i + 1:]) for i in range(len(size))], strict=True))
+        for j in em.each(0, count):
+            at: Index = 0
+            rest = em.add(column, j)
+            for extent, first, step, between in reversed(axes):
+                rest, q = em.divmod(rest, extent)
+                at = em.add(at, em.mul(em.add(em.mul(q, step), first), between))
+            at = em.add(at, em.mul(rest, sample))
+            em.store("i64", 1, str(at), em.gep(f"{self.places}", j, "i64"))
+
+    def _scatter(self, sums: Array, base: Array, size: int, count: Index) -> None:
+        """Write a tile of ``count`` columns to its places, row by row.
+
+        Rows of the output are often at distances that share the sets of a cache.
+        """
+        em = self.em
+        for i in em.each(0, size):
+            here, there = sums.at(em.mul(i, self.columns)), base.at(em.mul(i, self.g.positions))
+            for j in em.each(0, count):
+                there.put(here.one(j), em.entry(f"{self.places}", j))

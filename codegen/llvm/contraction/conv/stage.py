@@ -114,12 +114,6 @@ class Pieces:
         return em.add(base, em.mul(row, self.sample))
 
 
-def words_of_piece(em: Emitter, table: str, number: Index) -> list[Index]:
-    """The offset of a piece in the images, its column, and its number of columns."""
-    entry = em.gep(table, em.mul(number, PIECE_WORDS), "i64")
-    return [em.entry(entry, k) for k in range(PIECE_WORDS)]
-
-
 def pack_function(em: Emitter, image: Image, taps: Sequence[int] | None, stride: int, element: str,
                   width: int) -> Emitter:
     """``pack(from, to, pieces, count, channels, taps, number)``: gather a panel, ``[channel][tap][stride]``.
@@ -135,7 +129,7 @@ def pack_function(em: Emitter, image: Image, taps: Sequence[int] | None, stride:
     for c in inner.each(0, "%channels"):
         source, target = images.at(inner.mul(c, image.size)), panel.at(inner.mul(inner.mul(c, number), stride))
         for i in inner.each(0, "%count"):
-            place, column, _ = words_of_piece(inner, "%pieces", i)
+            place, column, _ = inner.row("%pieces", i, PIECE_WORDS)
             start, to = source.at(place), target.at(column)
             if taps is not None and len(taps) <= MOST_UNROLLED_TAPS:
                 for k, offset in enumerate(taps):

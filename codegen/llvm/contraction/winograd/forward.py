@@ -85,8 +85,7 @@ class Forward(Writer):
             a, c = data.at(em.mul(k, source.plane)), sums.at(em.mul(k, self.sums_plane))
             b, steps = weights.at(em.mul(k, self.weights_plane)), depth
             if table:
-                entry = em.gep(table, em.mul(k, 2), "i64")
-                first, steps = em.entry(entry), em.entry(entry, 1)
+                first, steps = em.row(table, k, 2)
                 a, b = a.at(first), b.at(em.mul(first, block.panel))
             for t in full_tiles(-(-outputs // block.lanes), block.vectors):
                 for p in em.each(t.first, t.first + t.count):

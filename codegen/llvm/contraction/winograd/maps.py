@@ -68,45 +68,56 @@ class _Maps(Forward):
         """Threads share panels of output channels."""
         em, spec, block, panel = self.em, self.spec, self.block, self.block.panel
         self.read_slots()
-        filters, tiles = self.array(self.slots[0]), self.array(em.slot(self.scratch_slot))
-        weights, sums, line, transposed = self.scratch(
+        self.filters, self.data = self.array(self.slots[0]), self.array(em.slot(self.scratch_slot))
+        self.weights, self.sums, *self.turning = self.scratch(
             spec.points * self.weights_plane, spec.points * self.sums_plane, *self.buffers, shared=self.shared)
-        several = block.chunks > 1
-        transform, output = self._transform(), self.output()
-        multiply = self.multiply(block, panel, ["i64 %depth", "ptr %next"], "%depth", several, self._ahead)
-
-        def products(low: Index, channel: Index, first: Index, count: Index) -> None:
-            """Products of a chunk of channels and of ``count`` register tiles from row of tiles ``first``."""
-            depth = em.min(block.chunk, em.sub(spec.channels, channel))
-            if several:
-                em.call(transform, filters, weights, low, channel, depth)
-            at = em.add(em.mul(first, spec.columns * self.source.stride), em.mul(channel, spec.phases))
-            following = em.add(channel, block.chunk)
-            last = em.compare("sge", following, spec.channels)
-            map_ = em.select("i64", 1, last, str(em.add(low, panel)), str(low))
-            taps = filters.at(self._tap(em, map_, em.select("i64", 1, last, "0", str(following))))
-            em.call(multiply, tiles.at(at), weights, sums, count, depth, taps)
-
-        def leave(low: Index, first: Index, last: Index) -> None:
-            for n, start, end, offset in for_images(em, first, last, spec.rows):
-                place = sums.at(em.mul(offset, spec.columns * panel))
-                high = em.min(em.add(low, panel), spec.maps)
-                em.call(output, place, line, transposed, start, end, low, high, *self.epilogue(n).arguments)
+        self.transform, self.finish = self._transform(), self.output()
+        self.product = self.multiply(block, panel, ["i64 %depth", "ptr %next"], "%depth", block.chunks > 1, self._ahead)
         for p in em.each(*em.chunk(-(-spec.maps // panel))):
             low = em.mul(p, panel)
-            if several:  # then all tiles are one block
-                em.clear(sums.pointer, 4 * spec.points * self.sums_plane)
-                for channel in em.each(0, spec.channels, block.chunk):
-                    products(low, channel, 0, self.most // block.rows)
-                leave(low, 0, self.total)
-                continue
-            em.call(transform, filters, weights, low, 0, spec.channels)
-            for first in em.each(0, self.total, block.tile_rows):
-                last = em.min(em.add(first, block.tile_rows), self.total)
-                count = em.div(em.add(em.mul(em.sub(last, first), spec.columns), block.rows - 1), block.rows)
-                products(low, 0, first, count)
-                leave(low, first, last)
+            if block.chunks > 1:
+                self._by_channels(low)
+            else:
+                self._by_tiles(low)
         return self.kernel(4 * (self.shared + 9 * spec.channels * spec.maps), self.shared)
+
+    def _by_channels(self, low: Index) -> None:
+        """A panel from output channel ``low`` on, some channels at a time: the sums of all tiles are added up."""
+        em, spec, block = self.em, self.spec, self.block
+        em.clear(self.sums.pointer, 4 * spec.points * self.sums_plane)
+        for channel in em.each(0, spec.channels, block.chunk):
+            depth = em.min(block.chunk, em.sub(spec.channels, channel))
+            em.call(self.transform, self.filters, self.weights, low, channel, depth)
+            self._multiply(low, channel, depth, 0, self.most // block.rows)
+        self._leave(low, 0, self.total)
+
+    def _by_tiles(self, low: Index) -> None:
+        """A panel from output channel ``low`` on, some rows of tiles at a time, of all channels."""
+        em, spec, block = self.em, self.spec, self.block
+        em.call(self.transform, self.filters, self.weights, low, 0, spec.channels)
+        for first in em.each(0, self.total, block.tile_rows):
+            last = em.min(em.add(first, block.tile_rows), self.total)
+            count = em.div(em.add(em.mul(em.sub(last, first), spec.columns), block.rows - 1), block.rows)
+            self._multiply(low, 0, spec.channels, first, count)
+            self._leave(low, first, last)
+
+    def _multiply(self, low: Index, channel: Index, depth: Index, first: Index, count: Index) -> None:
+        """Products of ``depth`` channels and of ``count`` register tiles from row of tiles ``first``."""
+        em, spec, block = self.em, self.spec, self.block
+        at = em.add(em.mul(first, spec.columns * self.source.stride), em.mul(channel, spec.phases))
+        following = em.add(channel, block.chunk)
+        last = em.compare("sge", following, spec.channels)
+        map_ = em.select("i64", 1, last, str(em.add(low, block.panel)), str(low))
+        taps = self.filters.at(self._tap(em, map_, em.select("i64", 1, last, "0", str(following))))
+        em.call(self.product, self.data.at(at), self.weights, self.sums, count, depth, taps)
+
+    def _leave(self, low: Index, first: Index, last: Index) -> None:
+        """Transform the sums of some rows of tiles back, with the epilogue."""
+        em, spec, panel = self.em, self.spec, self.block.panel
+        for n, start, end, offset in for_images(em, first, last, spec.rows):
+            place = self.sums.at(em.mul(offset, spec.columns * panel))
+            high = em.min(em.add(low, panel), spec.maps)
+            em.call(self.finish, place, *self.turning, start, end, low, high, *self.epilogue(n).arguments)
 
     def _tap(self, em: Emitter, map_: Index, channel: Index) -> Index:
         """The offset of the taps of a channel of an output channel."""

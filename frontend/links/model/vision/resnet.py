@@ -1,6 +1,7 @@
 """Residual networks."""
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -62,8 +63,8 @@ class BottleneckA(Chain):
     With ``downsample_fb`` the second convolution steps, otherwise the first one.
     """
 
-    def __init__(self, in_channels: int, mid_channels: int, out_channels: int, stride: int = 2, initialW: Any = None,
-                 downsample_fb: bool = False) -> None:
+    def __init__(self, in_channels: int | None, mid_channels: int, out_channels: int, stride: Any = 2,
+                 initialW: Any = None, downsample_fb: bool = False) -> None:
         super().__init__()
         first, second = (1, stride) if downsample_fb else (stride, 1)
         with self.init_scope():
@@ -84,10 +85,19 @@ class BottleneckA(Chain):
 
 
 class BuildingBlock(Chain):
-    """One :class:`BottleneckA` and ``n_layers - 1`` times :class:`BottleneckB`."""
+    """One :class:`BottleneckA` and ``n_layers - 1`` times :class:`BottleneckB`.
 
-    def __init__(self, n_layers: int, in_channels: int, mid_channels: int, out_channels: int, stride: int,
-                 initialW: Any = None, downsample_fb: bool = False) -> None:
+    ``n_layer`` is another word for ``n_layers`` (deprecated).
+    """
+
+    def __init__(self, n_layers: int | None = None, in_channels: int | None = None, mid_channels: int | None = None,
+                 out_channels: int | None = None, stride: Any = None, initialW: Any = None, downsample_fb: bool = False,
+                 *, n_layer: int | None = None) -> None:  # fmt: skip
+        if n_layer is not None:
+            warnings.warn("Argument `n_layer` is deprecated. Please use `n_layers` instead", DeprecationWarning, 2)
+            n_layers = n_layer
+        if n_layers is None or mid_channels is None or out_channels is None or stride is None:
+            raise TypeError("BuildingBlock needs n_layers, in_channels, mid_channels, out_channels and stride")
         super().__init__()
         with self.init_scope():
             self.a = BottleneckA(in_channels, mid_channels, out_channels, stride, initialW, downsample_fb)

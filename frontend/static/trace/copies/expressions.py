@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
 from .scope import CannotRewrite, Scope, mangled
@@ -104,8 +104,27 @@ class Expressions:
             return again(node, values=[self._seen(v) for v in node.values])
         return self.hook(node, "seen", self.value(node))
 
+    def parts(self, node: Node) -> Node:
+        """Return a copy of ``node`` with all expressions and statements in its fields rewritten."""
+        changes: dict[str, Any] = {}
+        for name, part in ast.iter_fields(node):
+            if isinstance(part, ast.expr):
+                changes[name] = self.test(part) if name == "test" else self.value(part)
+            elif isinstance(part, list) and part and isinstance(part[0], (ast.expr, ast.stmt)):
+                changes[name] = self.body(part) if isinstance(part[0], ast.stmt) else [*map(self.optional, part)]
+        return again(node, **changes)
+
+    def body(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """Return the rewritten statements, which are in no expression."""
+        raise NotImplementedError
+
     def _Constant(self, node: ast.Constant) -> ast.expr:
         return node
+
+    def _same_with_parts(self, node: ast.expr) -> ast.expr:
+        return self.parts(node)
+
+    _IfExp = _Tuple = _JoinedStr = _TemplateStr = _Interpolation = _Yield = _same_with_parts
 
     def _Name(self, node: ast.Name) -> ast.expr:
         kind = self.scope.kind(node.id)
@@ -200,9 +219,6 @@ class Expressions:
     def _operand(self, node: ast.expr) -> ast.expr:
         return node if isinstance(node, ast.Constant) else self.hook(node, "operand", self.value(node))
 
-    def _IfExp(self, node: ast.IfExp) -> ast.expr:
-        return again(node, test=self.test(node.test), body=self.value(node.body), orelse=self.value(node.orelse))
-
     def _NamedExpr(self, node: ast.NamedExpr) -> ast.expr:
         kind, value = self.scope.kind(node.target.id), self.value(node.value)
         if kind == "free":
@@ -211,13 +227,8 @@ class Expressions:
             self.local(node.target.id, node)
         return again(node, value=value)
 
-    def _display(self, node: Any) -> ast.expr:
-        return again(node, elts=[self.value(e) for e in node.elts])
-
-    _Tuple = _display
-
     def _made(self, node: Any) -> ast.expr:
-        return self.hook(node, "new", self._display(node))
+        return self.hook(node, "new", self.parts(node))
 
     _List = _Set = _made
 
@@ -225,9 +236,6 @@ class Expressions:
         values = [self.value(v) if k is not None else self.hook(v, "mapping", self.value(v))
                   for k, v in zip(node.keys, node.values, strict=True)]
         return self.hook(node, "new", again(node, keys=[self.optional(k) for k in node.keys], values=values))
-
-    def _JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
-        return again(node, values=[self.value(v) for v in node.values])
 
     def _FormattedValue(self, node: ast.FormattedValue) -> ast.expr:
         value = self.value(node.value)
@@ -237,15 +245,6 @@ class Expressions:
             # converted before the format specification is evaluated
             value, how = self.hook(node, "format", value, how, constant("", node)), constant("", node)
         return again(node, value=self.hook(node, "format", value, how, spec), conversion=-1, format_spec=None)
-
-    def _TemplateStr(self, node: Any) -> ast.expr:
-        return again(node, values=[self.value(v) for v in node.values])
-
-    def _Interpolation(self, node: Any) -> ast.expr:
-        return again(node, value=self.value(node.value), format_spec=self.optional(node.format_spec))
-
-    def _Yield(self, node: ast.Yield) -> ast.expr:
-        return again(node, value=self.optional(node.value))
 
     def _YieldFrom(self, node: ast.YieldFrom) -> ast.expr:
         return again(node, value=self.iterate(node.value))

@@ -70,7 +70,9 @@ def syntax(code: CodeType, module_globals: dict[str, Any] | None = None) -> Foun
         raise NoSource(f"the source of {code.co_filename} cannot be parsed") from error
     # Calls of super are compiled in another way where the outermost scope mentions that name.
     mentioning = [replace(f, imported=f.imported | {"super"}) for f in candidates if "super" in names(code)]
-    for found in (*candidates, *mentioning):
+    # Notebooks compile each statement of a cell on its own, apart from the imports beside it.
+    apart = [replace(f, imported=frozenset[str]()) for f in candidates]
+    for found in (*candidates, *mentioning, *apart):
         if compiled(found, found.node, code) == code:
             return found
     if len(candidates) == 1 and _with_rewritten_asserts(candidates[0], code):

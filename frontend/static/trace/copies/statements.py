@@ -45,22 +45,10 @@ class Statements(Expressions):
 
     _Pass = _Break = _Continue = _Global = _Nonlocal = _same
 
-    def _Expr(self, node: ast.Expr) -> list[ast.stmt]:
-        return [again(node, value=self.value(node.value))]
+    def _with_parts(self, node: ast.stmt) -> list[ast.stmt]:
+        return [self.parts(node)]
 
-    def _Return(self, node: ast.Return) -> list[ast.stmt]:
-        return [again(node, value=self.optional(node.value))]
-
-    def _Raise(self, node: ast.Raise) -> list[ast.stmt]:
-        return [again(node, exc=self.optional(node.exc), cause=self.optional(node.cause))]
-
-    def _Assert(self, node: ast.Assert) -> list[ast.stmt]:
-        return [again(node, test=self.test(node.test), msg=self.optional(node.msg))]
-
-    def _If(self, node: ast.If | ast.While) -> list[ast.stmt]:
-        return [again(node, test=self.test(node.test), body=self.body(node.body), orelse=self.body(node.orelse))]
-
-    _While = _If
+    _Expr = _Return = _Raise = _Assert = _If = _While = _with_parts
 
     # Stores
 

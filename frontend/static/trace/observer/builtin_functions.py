@@ -1,4 +1,4 @@
-"""The tables of built-in functions and classes: the arguments that each reads and changes."""
+"""Built-in functions and classes, by tables of the arguments that each reads and changes; objects made by any class."""
 from __future__ import annotations
 
 import builtins
@@ -6,10 +6,11 @@ import collections
 import functools
 import itertools
 import operator
+import random
 import sys
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,26 +18,28 @@ import numpy as np
 from ....callsite import user_frame
 from ....link.namespace import namespace_of
 from ....variable import Variable
-from ...computed_numbers import ComputedNumber
+from ...computed_numbers import ComputedNumber, settled
 from ...guards.guard import MISSING
-from ..observation import is_ours
-from . import containers, lookup, operations, stores, texts
-from .c_code import CALLBACKS, SCALARS, Handler, unknown, wrapped
+from ..observation import NOT_DRAWN_AGAIN, NOT_GONE_ON, is_ours
+from ..own_functions import GENERATORS
+from . import containers, lookup, operations, texts
+from .c_code import CALLBACKS, VALUES, Handler, unknown, wrapped
 from .containers import native
+from .operators import EVERY
 
 if TYPE_CHECKING:
     from .observer import Observer
 
 
-def _isinstance(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    x, classes = args
+def _isinstance(k: Observer, x: Any, classes: Any) -> Any:
     if type(x) is not type and containers_of_classes(classes):
         if lookup._is_users(type(x)):
             k.observation.kind(x)
         return isinstance(x, classes)
+    what = "the class of an object"
     if k.observation.is_outside(x) and not issubclass(type(x), (np.ndarray, Variable)):
-        return k.observation.called_again(isinstance, args, isinstance(x, classes), "the class of an object")
-    return k.observation.called_again(issubclass, (type(x), classes), isinstance(x, classes), "the class of an object")
+        return k.observation.called_again(isinstance, (x, classes), isinstance(x, classes), what)
+    return k.observation.called_again(issubclass, (type(x), classes), isinstance(x, classes), what)
 
 
 def containers_of_classes(classes: Any) -> bool:
@@ -47,8 +50,7 @@ def containers_of_classes(classes: Any) -> bool:
         map(containers_of_classes, classes.__args__)) or is_ours(getattr(classes, "__module__", None))
 
 
-def _getattr(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    x, name, *default = args
+def _getattr(k: Observer, x: Any, name: str, *default: Any) -> Any:
     try:
         return lookup.read(k, x, name)
     except AttributeError:
@@ -57,22 +59,17 @@ def _getattr(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise
 
 
-def _hasattr(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    try:
-        lookup.read(k, *args)
-    except AttributeError:
-        return False
-    return True
+def _hasattr(k: Observer, x: Any, name: str) -> bool:
+    return _getattr(k, x, name, MISSING) is not MISSING
 
 
-def _next(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    it, *default = args
-    step = lookup.find(k, type(it), "__next__")
+def _next(k: Observer, it: Any, *default: Any) -> Any:
     try:
-        if isinstance(step, types.FunctionType):
-            return k.call(step, it)
+        found = lookup.call_own(k, it, "__next__")
+        if found is not MISSING:
+            return found
         if not k.observation.is_fresh(it):
-            k.observation.note(f"a {type(it).__name__} is an iterator, and replays would not go on with it")
+            k.observation.note(f"a {type(it).__name__} {NOT_GONE_ON}")
         return next(it)
     except StopIteration:
         if default:
@@ -80,30 +77,29 @@ def _next(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise
 
 
-def _iter(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if len(args) == 2:
-        return unknown(k, iter, args, kwargs)
-    found = iter(containers.iterate(k, args[0]))
-    return k.observation.fresh(found) if found is not args[0] else found
+def _iter(k: Observer, x: Any, *sentinel: Any) -> Any:
+    if sentinel:
+        return unknown(k, iter, (x, *sentinel), {})
+    found = iter(containers.iterate(k, x))
+    return k.observation.fresh(found) if found is not x else found
 
 
-def _type(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if len(args) != 1:
-        return unknown(k, type, args, kwargs)
-    if lookup._is_users(type(args[0])):
-        k.observation.kind(args[0])
-    return args[0].kusari_kind if isinstance(args[0], ComputedNumber) else type(args[0])
+def _type(k: Observer, x: Any, /, *more: Any, **kwargs: Any) -> Any:
+    if more:
+        return unknown(k, type, (x, *more), kwargs)
+    if lookup._is_users(type(x)):
+        k.observation.kind(x)
+    return x.kusari_kind if isinstance(x, ComputedNumber) else type(x)
 
 
-def _id(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    x = args[0]
+def _id(k: Observer, x: Any) -> int:
     if not isinstance(x, (types.FunctionType, type, types.ModuleType)) and not k.is_copy and (
             not k.observation.is_outside(x) or issubclass(type(x), (np.ndarray, Variable))):
         k.observation.note("id() of an object that is another one in every call is asked for")
     return id(x)
 
 
-def _print(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _print(k: Observer, /, *args: Any, **kwargs: Any) -> Any:
     o = k.observation
     plain = [x if isinstance(x, (str, np.ndarray, Variable)) else texts.text(k, str, x) for x in args]
     file = kwargs.get("file")
@@ -111,36 +107,33 @@ def _print(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return unknown(k, print, args, kwargs)
     with o.tape.unobserved():
         print(*args, **kwargs)
-    if not o.off:
-        o.effect(functools.partial(_printed, dict(kwargs)), tuple(plain), "print()")
-    return None
+    o.effect(functools.partial(_printed, kwargs), tuple(plain), "print()")
 
 
 def _printed(kwargs: dict[str, Any], *args: Any) -> None:
     print(*args, **kwargs)
 
 
-def _warn(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _warn(k: Observer, message: Any, category: Any = None, stacklevel: int = 1, source: Any = None,
+          **more: Any) -> None:
     """Warn at the user's line, and again in each replay."""
-    def warn(message: Any, category: Any = None, stacklevel: int = 1, source: Any = None, **rest: Any) -> Any:
-        frame = user_frame()
-        for _ in range(stacklevel - 1):
-            frame = None if frame is None else frame.f_back
-            while frame is not None and is_ours(frame.f_globals.get("__name__")):
-                frame = frame.f_back
-        where = (sys.argv[0] or "sys", 1, None, None) if frame is None else (
-            frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__"),
-            frame.f_globals.setdefault("__warningregistry__", {}))
-        kind = type(message) if isinstance(message, Warning) else category or UserWarning
-        again = functools.partial(warnings.warn_explicit, message, kind, *where)
-        k.observation.effect(again, (), "a warning")
-        again()
-    return warn(*args, **kwargs)
+    frame = user_frame()
+    for _ in range(stacklevel - 1):
+        frame = None if frame is None else frame.f_back
+        while frame is not None and is_ours(frame.f_globals.get("__name__")):
+            frame = frame.f_back
+    where = (sys.argv[0] or "sys", 1, None, None) if frame is None else (
+        frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__"),
+        frame.f_globals.setdefault("__warningregistry__", {}))
+    kind = type(message) if isinstance(message, Warning) else category or UserWarning
+    again = functools.partial(warnings.warn_explicit, message, kind, *where)
+    k.observation.effect(again, (), "a warning")
+    again()
 
 
-def _vars(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _vars(k: Observer, *args: Any) -> Any:
     if not args:
-        return _forbidden("vars")(k, args, kwargs)
+        return _forbidden("vars")(k)
     vars(args[0])  # a link is exposed
     return namespace(k, args[0])
 
@@ -153,12 +146,11 @@ def namespace(k: Observer, x: Any) -> dict[str, Any]:
     return entries
 
 
-def _dir(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _dir(k: Observer, *args: Any) -> Any:
     if not args:
-        return _forbidden("dir")(k, args, kwargs)
-    x = args[0]
-    found = dir(x)
-    k.observation.called_again(_names_in, (x,), tuple(found), f"the names in a {type(x).__name__}")
+        return _forbidden("dir")(k)
+    found = dir(*args)
+    k.observation.called_again(_names_in, args, tuple(found), f"the names in a {type(args[0]).__name__}")
     return k.observation.fresh(found)
 
 
@@ -166,55 +158,38 @@ def _names_in(x: Any) -> tuple[str, ...]:
     return tuple(dir(x))
 
 
-def _sorted(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    items = list(containers.iterate(k, args[0]))
-    for x in items:
-        containers.look(k, x)
-    kwargs = _with_observed_key(k, kwargs)
-    with k.observation.tape.net:
-        return k.observation.fresh(sorted(items, **kwargs))
-
-
-def _with_observed_key(k: Observer, kwargs: dict[str, Any]) -> dict[str, Any]:
-    key = kwargs.get("key")
-    return kwargs if key is None else {**kwargs, "key": wrapped(k, key, CALLBACKS)}
-
-
-def _extreme(f: Any) -> Handler:
-    def handler(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _ordering(f: Any) -> Handler:
+    """``sorted``, ``min`` or ``max``."""
+    def handler(k: Observer, /, *args: Any, **kwargs: Any) -> Any:
         items = list(containers.iterate(k, args[0])) if len(args) == 1 else list(args)
         for x in items:
             containers.look(k, x)
-        kwargs = _with_observed_key(k, kwargs)
+        if kwargs.get("key") is not None:
+            kwargs["key"] = wrapped(k, kwargs["key"], CALLBACKS)
         with k.observation.tape.net:
-            return f(items, **kwargs) if len(args) == 1 else f(*items, **kwargs)
+            found = f(items, **kwargs) if len(args) == 1 else f(*items, **kwargs)
+        return k.observation.fresh(found) if f is sorted else found
     return handler
 
 
-def _sum(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    items, *start = args
-    total = kwargs["start"] if "start" in kwargs else start[0] if start else 0
+def _sum(k: Observer, items: Any, start: Any = 0) -> Any:
     for x in containers.iterate(k, items):
-        total = k.binary("+", total, x)
-    return total
+        start = k.binary("+", start, x)
+    return start
 
 
-def _any(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return any(k.truth(x) for x in containers.iterate(k, args[0]))
+def _truths(f: Callable[[Iterable[bool]], bool]) -> Handler:
+    """``any`` or ``all``."""
+    return lambda k, items: f(k.truth(x) for x in containers.iterate(k, items))
 
 
-def _all(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return all(k.truth(x) for x in containers.iterate(k, args[0]))
-
-
-def _reduce(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    f, items, *start = args
+def _reduce(k: Observer, f: Any, items: Any, *start: Any) -> Any:
     return functools.reduce(lambda a, b: k.call(f, a, b), containers.iterate(k, items), *start)
 
 
 def _number(f: Any) -> Handler:
     """``int``, ``float``, ``complex`` or ``bool`` of anything."""
-    def handler(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def handler(k: Observer, /, *args: Any, **kwargs: Any) -> Any:
         if not args:
             return f(**kwargs)
         x = args[0]
@@ -228,48 +203,42 @@ def _number(f: Any) -> Handler:
             return operations.look(k, f, x, f"__{f.__name__}__()")
         else:
             for name in (f"__{f.__name__}__", "__index__"):
-                found = lookup.find(k, type(x), name)
-                if isinstance(found, types.FunctionType):
-                    return k.call(found, x)
+                found = lookup.call_own(k, x, name)
+                if found is not MISSING:
+                    return found
             containers.look(k, x)
         return f(*args, **kwargs)
     return handler
 
 
 def _text(f: Any) -> Handler:
-    def handler(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def handler(k: Observer, /, *args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and not kwargs or f is format:
             return texts.text(k, f, *args)
         return native(k, f, args, kwargs)
     return handler
 
 
-def _hash(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    found = lookup.find(k, type(args[0]), "__hash__")
-    if isinstance(found, types.FunctionType):
-        return k.call(found, args[0])
-    return hash(args[0]) if isinstance(args[0], SCALARS) else _id(k, args, kwargs) and hash(args[0])
+def _hash(k: Observer, x: Any) -> Any:
+    found = lookup.call_own(k, x, "__hash__")
+    if found is not MISSING:
+        return found
+    return hash(x) if isinstance(x, VALUES) else _id(k, x) and hash(x)
 
 
 def _collection(f: Any) -> Handler:
     """``list``, ``tuple``, ``set`` … of an iterable."""
-    def handler(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return k.observation.fresh(f(*[containers.iterate(k, x) for x in args[:1]], *args[1:], **kwargs))
+    def handler(k: Observer, /, *args: Any, **kwargs: Any) -> Any:
+        return containers.made(k, f(*[containers.iterate(k, x) for x in args[:1]], *args[1:], **kwargs))
     return handler
 
 
-def _tuple(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return tuple(*[containers.iterate(k, x) for x in args])
-
-
 def _dict(f: Any) -> Handler:
-    def handler(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        rest = args
-        if args and f is not collections.defaultdict:
-            rest = (content(k, args[0]), *args[1:])
-        elif len(args) > 1:
-            rest = (args[0], content(k, args[1]), *args[2:])
-        return k.observation.fresh(f(*rest, **kwargs))
+    """A dictionary of the content of another one, which ``defaultdict`` gets behind its default."""
+    def handler(k: Observer, /, *args: Any, **kwargs: Any) -> Any:
+        first = int(f is collections.defaultdict)
+        rest = [content(k, x) for x in args[first:first + 1]]
+        return k.observation.fresh(f(*args[:first], *rest, *args[first + 1:], **kwargs))
     return handler
 
 
@@ -283,22 +252,16 @@ def content(k: Observer, x: Any) -> Any:
 
 def _iterator(f: Any) -> Handler:
     """``zip``, ``map``, ``enumerate``, ``itertools.chain`` …: an iterator over others."""
-    def handler(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def handler(k: Observer, /, *args: Any, **kwargs: Any) -> Any:
         inner = [containers.iterate(k, x) if isinstance(x, Variable) or not isinstance(x, (str, bytes)) and hasattr(
             type(x), "__iter__") else wrapped(k, x, CALLBACKS) for x in args]
         return k.observation.fresh(f(*inner, **kwargs))
     return handler
 
 
-def _operator_of(op: str, how: str) -> Handler:
-    def handler(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return getattr(k, how)(op, *args)
-    return handler
-
-
 def _forbidden(name: str) -> Handler:
     """A function of ``builtins`` that depends on the frame of its caller, or reads anything at all."""
-    def handler(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def handler(k: Observer, /, *args: Any, **kwargs: Any) -> Any:
         k.observation.note(f"by {name} it may read what it does not name, and no guard would see a change")
         frame = _frame_of_the_copy()
         if frame is None or args[1:] or name not in ("eval", "exec", "globals", "locals", "vars", "dir"):
@@ -318,16 +281,15 @@ def _frame_of_the_copy() -> types.FrameType | None:
     return frame
 
 
-def _round(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    found = lookup.find(k, type(args[0]), "__round__")
-    return k.call(found, *args, **kwargs) if isinstance(found, types.FunctionType) else native(k, round, args, kwargs)
+def _round(k: Observer, x: Any, /, *digits: Any, **kwargs: Any) -> Any:
+    found = lookup.call_own(k, x, "__round__", *digits, **kwargs)
+    return native(k, round, (x, *digits), kwargs) if found is MISSING else found
 
 
-def _reversed(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    x = args[0]
-    found = lookup.find(k, type(x), "__reversed__")
-    if isinstance(found, types.FunctionType):
-        return k.call(found, x)
+def _reversed(k: Observer, x: Any) -> Any:
+    found = lookup.call_own(k, x, "__reversed__")
+    if found is not MISSING:
+        return found
     if issubclass(type(x), np.ndarray) or isinstance(lookup.find(k, type(x), "__getitem__"), types.FunctionType):
         return k.observation.fresh(iter([k.item(x, i) for i in range(containers.length(k, x) - 1, -1, -1)]))
     containers.iterate(k, x)
@@ -335,66 +297,125 @@ def _reversed(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 
 def _arithmetic(f: Any, ufunc: Any) -> Handler:
-    def handler(k: Observer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def handler(k: Observer, /, *args: Any, **kwargs: Any) -> Any:
         if any(issubclass(type(x), Variable) for x in args):
-            return k._of_variables(f, *args)
+            return k.of_variables(f, *args)
         if any(issubclass(type(x), np.ndarray) for x in args):
             return operations.function(k, ufunc, args, kwargs)
-        found = lookup.find(k, type(args[0]), f"__{f.__name__}__")
-        return k.call(found, *args) if isinstance(found, types.FunctionType) else f(*args, **kwargs)
+        found = lookup.call_own(k, args[0], f"__{f.__name__}__", *args[1:])
+        return f(*args, **kwargs) if found is MISSING else found
     return handler
 
 
 def _as_it_is(f: Any) -> Handler:
-    return lambda k, args, _: f(*args)
+    return lambda k, *args: f(*args)
 
 
-# The operators of a frame, and those of an assignment.
-BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
-    "%": operator.mod, "**": operator.pow, "@": operator.matmul, "&": operator.and_, "|": operator.or_,
-    "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift}
-INPLACE: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv, "//": operator.ifloordiv,
-    "%": operator.imod, "**": operator.ipow, "@": operator.imatmul, "&": operator.iand, "|": operator.ior,
-    "^": operator.ixor, "<<": operator.ilshift, ">>": operator.irshift}
-UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
-COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+def _made_by(f: Any) -> Handler:
+    return lambda k, /, *args, **kwargs: k.observation.fresh(f(*args, **kwargs))
+
+
 BUILTINS: dict[Any, Handler] = {
-    len: lambda k, a, _: containers.length(k, *a), isinstance: _isinstance, getattr: _getattr, hasattr: _hasattr,
-    setattr: lambda k, a, _: stores.write(k, *a), delattr: lambda k, a, _: stores.write(k, *a, value=MISSING),
-    next: _next, iter: _iter, id: _id, print: _print, vars: _vars, dir: _dir, sorted: _sorted, min: _extreme(min),
-    max: _extreme(max), sum: _sum, any: _any, all: _all, repr: _text(repr), ascii: _text(ascii), format: _text(format),
-    hash: _hash, functools.reduce: _reduce, abs: _arithmetic(abs, np.absolute),
-    divmod: _arithmetic(divmod, np.divmod),
+    len: containers.length, isinstance: _isinstance, getattr: _getattr, hasattr: _hasattr, setattr: lookup.write,
+    delattr: functools.partial(lookup.write, value=MISSING), next: _next, iter: _iter, id: _id, print: _print,
+    vars: _vars, dir: _dir, **{f: _ordering(f) for f in (sorted, min, max)}, sum: _sum, any: _truths(any),
+    all: _truths(all), repr: _text(repr), ascii: _text(ascii), format: _text(format), hash: _hash,
+    functools.reduce: _reduce, abs: _arithmetic(abs, np.absolute), divmod: _arithmetic(divmod, np.divmod),
     pow: _arithmetic(pow, np.power), warnings.warn: _warn,
-    issubclass: lambda k, a, _: k.observation.called_again(issubclass, a, issubclass(*a), "the classes of a class"),
-    callable: _as_it_is(callable), round: _round, sys.exc_info: lambda k, a, _: sys.exc_info(),
+    issubclass: lambda k, *a: k.observation.called_again(issubclass, a, issubclass(*a), "the classes of a class"),
+    callable: _as_it_is(callable), round: _round, sys.exc_info: _as_it_is(sys.exc_info),
     **{f: _forbidden(f.__name__) for f in (eval, exec, globals, locals, compile, __import__, open, input, breakpoint)},
-    operator.getitem: lambda k, a, _: k.item(*a), operator.setitem: lambda k, a, _: k.set_item(*a),
-    operator.contains: lambda k, a, _: k.compare("in", a[1], a[0]), operator.truth: lambda k, a, _: k.truth(*a),
-    operator.not_: lambda k, a, _: not k.truth(*a), operator.delitem: lambda k, a, _: k.del_item(*a),
-    object.__setattr__: lambda k, a, _: stores.write_own(k, object.__setattr__, *a),
-    object.__delattr__: lambda k, a, _: stores.write_own(k, object.__delattr__, *a, value=MISSING),
-    object.__getattribute__: lambda k, a, _: lookup.read_own(k, *a),
-    object.__init__: lambda k, a, _: None,
-    object.__new__: lambda k, a, _: k.observation.fresh(object.__new__(a[0])),
-    **{f: _operator_of(op, how) for how, table in (
-        ("binary", BINARY), ("inplace", INPLACE), ("unary", UNARY), ("compare", COMPARE)) for op, f in table.items()},
+    operator.getitem: containers.read, operator.setitem: containers.write,
+    operator.delitem: functools.partial(containers.write, value=MISSING), operator.contains: containers.contains,
+    operator.truth: containers.truth, operator.not_: lambda k, x: not k.truth(x),
+    object.__setattr__: lambda k, *a: lookup.write_own(k, object.__setattr__, *a),
+    object.__delattr__: lambda k, *a: lookup.write_own(k, object.__delattr__, *a, value=MISSING),
+    object.__getattribute__: lookup.read_own, object.__init__: lambda k, *a: None,
+    object.__new__: lambda k, cls, /, *_, **__: k.observation.fresh(object.__new__(cls)),
+    **{op.function: functools.partial(lambda op, k, *operands: k.operator(op, *operands), op) for op in EVERY},
 }
 OF_FRAMES = (eval, exec, globals, locals, vars, dir, warnings.warn)  # which look at the frame that calls them
 TYPES: dict[Any, Handler] = {
     int: _number(int), float: _number(float), complex: _number(complex),
-    bool: lambda k, a, _: k.truth(*a) if a else False, str: _text(str), list: _collection(list),
-    set: _collection(set), tuple: _tuple, type: _type,
-    frozenset: lambda k, a, _: frozenset(*[containers.iterate(k, x) for x in a]),
-    collections.deque: _collection(collections.deque), dict: _dict(dict), collections.OrderedDict: _dict(
-        collections.OrderedDict), collections.defaultdict: _dict(collections.defaultdict),
-    zip: _iterator(zip), map: _iterator(map), enumerate: _iterator(enumerate), reversed: _reversed,
-    filter: _iterator(filter), range: lambda k, a, kw: native(k, range, a, kw), slice: _as_it_is(slice),
-    object: lambda k, a, _: k.observation.fresh(object()), super: _as_it_is(super),
-    functools.partial: lambda k, a, kw: k.observation.fresh(functools.partial(*a, **kw)),
-    property: lambda k, a, kw: k.observation.fresh(property(*a, **kw)),
+    bool: lambda k, *x: k.truth(*x) if x else False, str: _text(str), type: _type,
+    **{f: _collection(f) for f in (list, set, tuple, frozenset, collections.deque)},
+    **{f: _dict(f) for f in (dict, collections.OrderedDict, collections.defaultdict)},
+    **{f: _iterator(f) for f in (zip, map, enumerate, filter)}, reversed: _reversed,
+    range: lambda k, *a, **kw: native(k, range, a, kw), slice: _as_it_is(slice), super: _as_it_is(super),
+    **{f: _made_by(f) for f in (object, functools.partial, property)},
     **{x: _iterator(x) for x in vars(itertools).values() if issubclass(type(x), type)},
 }
+
+
+_OF_DATACLASSES = frozenset(("__init__", "__eq__", "__repr__", "__hash__", "__lt__", "__le__", "__gt__", "__ge__",
+                             "__setattr__", "__delattr__"))
+
+
+def construct(k: Observer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return ``cls(*args, **kwargs)``, observed."""
+    o = k.observation
+    handler = TYPES.get(cls)
+    if handler is not None:
+        return handler(k, *args, **kwargs)
+    if issubclass(cls, np.ndarray) or issubclass(cls, np.generic):
+        return operations.function(k, cls, args, kwargs)
+    meta = type(cls)
+    of_meta = lookup.find(k, meta, "__call__") if meta is not type else type.__call__
+    if isinstance(of_meta, types.FunctionType):
+        return k.call(of_meta, cls, *args, **kwargs)
+    if issubclass(cls, GENERATORS) or cls is np.random.SeedSequence:
+        return make_generator(k, cls, args, kwargs)
+    new = lookup.find(k, cls, "__new__")
+    new = new.__func__ if isinstance(new, staticmethod) else new
+    init = lookup.find(k, cls, "__init__")
+    if isinstance(new, types.FunctionType):
+        x = k.call(new, cls, *args, **kwargs)
+    elif isinstance(init, types.FunctionType):
+        x = object.__new__(cls) if new is object.__new__ else cls.__new__(cls, *args, **kwargs)
+    else:
+        for y in (*args, *kwargs.values()):
+            containers.look(k, y)
+        if cls.__module__ in ("memory", "ctypes", "_ctypes", "mmap") or cls is memoryview:
+            return unknown(k, cls, args, kwargs)
+        with o.tape.net:
+            x = cls(*[containers.iterate(k, y) if hasattr(type(y), "__next__") else y for y in args], **kwargs)
+        return o.fresh(x)
+    o.fresh(x)
+    if isinstance(x, cls):
+        init = lookup.find(k, type(x), "__init__")
+        if isinstance(init, types.FunctionType):
+            k.call(init, x, *args, **kwargs)
+        elif init is not object.__init__ and not (
+                isinstance(new, types.FunctionType) and isinstance(x, (tuple, str, int, float))):
+            type(x).__init__(x, *args, **kwargs)
+    return x
+
+
+def generated(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a method that ``dataclass`` or ``namedtuple`` has generated; NotImplemented of any other function."""
+    if not f.__code__.co_filename.startswith("<") or not args:
+        return NotImplemented
+    x, name = args[0], f.__name__
+    if issubclass(type(x), type) and issubclass(x, tuple) and hasattr(x, "_fields"):
+        return f(*args, **kwargs)
+    fields = getattr(type(x), "__dataclass_fields__", None)
+    if fields is None or name not in _OF_DATACLASSES:
+        return NotImplemented
+    if name == "__init__":
+        return f(*settled(args, "a dataclass"), **settled(kwargs, "a dataclass"))
+    for y in args:
+        if type(y) is type(x):
+            for field in fields:
+                value = lookup.read(k, y, field)
+                containers.look(k, value)
+    return f(*args, **kwargs)
+
+
+def make_generator(k: Observer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return a generator of random numbers; one without a seed makes the call fall back."""
+    if cls is random.SystemRandom or all(x is None for x in (*args, *kwargs.values())):
+        k.observation.note(f"random numbers may be drawn from a generator that the call makes ({cls.__name__}), "
+                           f"{NOT_DRAWN_AGAIN}")
+    for x in args:
+        containers.look(k, x)
+    return k.observation.fresh(cls(*args, **kwargs))

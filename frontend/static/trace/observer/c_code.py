@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import functools
 import operator
-import random
 import re
 import types
 from collections.abc import Callable
@@ -11,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...trees import SCALARS
+
 if TYPE_CHECKING:
     from .observer import Observer
 
 
-Handler = Callable[["Observer", tuple[Any, ...], dict[str, Any]], Any]
-SCALARS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, range, np.generic, np.dtype)
-GENERATORS = (np.random.RandomState, np.random.Generator, random.Random, np.random.BitGenerator)
+Handler = Callable[..., Any]  # takes the observer and the arguments of a call
+VALUES = (*SCALARS, type(Ellipsis), slice, range, np.generic, np.dtype)
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, operator.attrgetter, operator.itemgetter,
               operator.methodcaller)
 C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,

@@ -15,7 +15,7 @@ import string
 import sys
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,12 +24,13 @@ from ....configuration import LocalConfig
 from ....link.namespace import entries_of
 from ....variable import Variable
 from ...computed_numbers import settled
-from ...guards.guard import MISSING, shown
+from ...guards.guard import MISSING
 from ..numpy_nodes import drawn
-from ..observation import FRAMES_PER_CALL
-from . import containers, lookup, operations, stores, texts
+from ..observation import FRAMES_PER_CALL, NOT_DRAWN_AGAIN, NOT_GONE_ON
+from ..own_functions import GENERATORS
+from . import containers, lookup, operations, texts
 from .builtin_functions import BUILTINS, namespace
-from .c_code import GENERATORS, PURE_MODULES, SCALARS, unknown, wrapped
+from .c_code import PURE_MODULES, VALUES, Handler, unknown, wrapped
 from .container_methods import CHANGES, holds_numbers, of_container
 from .containers import made, native
 
@@ -71,31 +72,33 @@ def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         return namespace(k, *args)
     handler = BUILTINS.get(f) if type(f) is not types.MethodWrapperType else None
     if handler is not None:
-        return handler(k, args, kwargs)
+        return handler(k, *args, **kwargs)
     if isinstance(f, (types.MethodDescriptorType, types.WrapperDescriptorType)) and args:
-        x, rest = args[0], args[1:] if isinstance(args[0], np.ndarray) else settled(args[1:], f.__name__)
+        x, *rest = args
         if not isinstance(x, f.__objclass__):
             return unknown(k, f, args, kwargs)
-        return _netted(k, f.__get__(x, type(x)), x, f.__name__, rest, kwargs)
+        return _method(k, f.__get__(x, type(x)), rest, kwargs)
     x = getattr(f, "__self__", None)
     if x is None or issubclass(type(x), types.ModuleType):
         return _function(k, f, args, kwargs)
-    if not issubclass(type(x), np.ndarray) and not holds_numbers(x, f.__name__):
-        args, kwargs = settled(args, f.__name__), settled(kwargs, f.__name__)
-    return _netted(k, f, x, f.__name__, args, kwargs)
+    return _method(k, f, args, kwargs)
 
 
 _PLAIN = (str, bytes, int, float, bool, type(None), np.ndarray, list, dict, tuple, set)
 _SHALLOW = frozenset(("append", "extend", "get", "items", "keys", "values", "copy", "pop", "insert", "clear"))
 
 
-def _netted(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _method(k: Observer, f: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Call a method above the net, unless it is one that calls nothing of the user's."""
-    if type(x) in _PLAIN and (name in _SHALLOW or isinstance(x, (str, np.ndarray))) and all(
+    x = f.__self__
+    if not issubclass(type(x), np.ndarray) and not holds_numbers(x, f.__name__):
+        args, kwargs = settled(args, f.__name__), settled(kwargs, f.__name__)
+    handler = _method_of(type(x))
+    if type(x) in _PLAIN and (f.__name__ in _SHALLOW or isinstance(x, (str, np.ndarray))) and all(
             type(y) in _PLAIN or issubclass(type(y), Variable) for y in args):
-        return _bound(k, f, x, name, args, kwargs)
+        return handler(k, f, *args, **kwargs)
     with k.observation.tape.net:
-        return _bound(k, f, x, name, args, kwargs)
+        return handler(k, f, *args, **kwargs)
 
 
 def _function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -107,7 +110,7 @@ def _function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         o.items(heap, "a list")
         for x in args:
             containers.look(k, x)
-        effect = o.changing(heap, "a list")
+        effect = o.changing(heap)
         result = f(*args, **kwargs)
         if effect:
             o.changed(f, heap, args[1:], "a list")
@@ -121,14 +124,12 @@ def _function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
             "get_ident", "getrecursionlimit", "intern", "getpid", "getcwd", "copy_context", "get_native_id"):
         return k.observation.called_again(f, args, f(*args, **kwargs), f"{f.__name__}()")
     if module == "_random" or f.__name__ == "urandom":
-        k.observation.note("random numbers may be drawn from the system or from a generator without a seed, and "
-                           "replays would not draw again; use functions, a function decorated with static_code, or "
-                           "pass the numbers as an argument")
+        k.observation.note(f"random numbers may be drawn from the system or from a generator without a seed, "
+                           f"{NOT_DRAWN_AGAIN}")
         return f(*args, **kwargs)
     return unknown(k, f, args, kwargs)
 
 
-Method = Callable[["Observer", Any, Any, str, tuple[Any, ...], dict[str, Any]], Any]
 _HARMLESS = frozenset(("__eq__", "__ne__", "__hash__", "__sizeof__", "__dir__", "__init_subclass__"))
 _MAKING = frozenset(("fromkeys", "from_iterable", "fromhex", "maketrans", "from_bytes", "mro", "__prepare__",
                      "__getitem__", "__class_getitem__"))
@@ -136,32 +137,29 @@ _STEPS = frozenset(("__next__", "send", "throw", "close", "__iter__"))
 _TEXTS: dict[str, Any] = {"__repr__": repr, "__str__": str, "__format__": format}
 
 
-def _bound(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a method of an object that is implemented in C."""
-    return _method_of(type(x))(k, f, x, name, args, kwargs)
-
-
 @functools.lru_cache(maxsize=1024)
-def _method_of(kind: type) -> Method:
+def _method_of(kind: type) -> Handler:
+    """Return the handler of the methods of a class, which takes a bound method and its arguments."""
     return next((method for base, method in _METHODS if issubclass(kind, base)), _of_object)
 
 
-def _of_string(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if name == "format":
-        return _Formatter(k).vformat(x, args, kwargs)
-    return _Formatter(k).vformat(x, (), *args) if name == "format_map" else _of_scalar(k, f, x, name, args, kwargs)
+def _of_string(k: Observer, f: Any, /, *args: Any, **kwargs: Any) -> Any:
+    if f.__name__ == "format":
+        return _Formatter(k).vformat(f.__self__, args, kwargs)
+    return _Formatter(k).vformat(f.__self__, (), *args) if f.__name__ == "format_map" else _of_scalar(
+        k, f, *args, **kwargs)
 
 
-def _of_scalar(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if name == "join":
+def _of_scalar(k: Observer, f: Any, /, *args: Any, **kwargs: Any) -> Any:
+    if f.__name__ == "join":
         args = (list(containers.iterate(k, args[0])),)
     for y in (*args, *kwargs.values()):
         containers.look(k, y)
     return made(k, f(*[wrapped(k, y) for y in args], **kwargs))
 
 
-def _of_class(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    o = k.observation
+def _of_class(k: Observer, f: Any, /, *args: Any, **kwargs: Any) -> Any:
+    o, x, name = k.observation, f.__self__, f.__name__
     if name == "__new__":
         return o.fresh(f(*args, **kwargs))
     if name == "__subclasses__":
@@ -178,34 +176,15 @@ def _subclasses(cls: type) -> tuple[type, ...]:
     return tuple(cls.__subclasses__())
 
 
-def _of_view(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    for y in args:
-        containers.look(k, y)
-    return f(*args, **kwargs)
-
-
-def _of_proxy(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    o = k.observation
-    if name == "get":
-        o.entry(x, args[0], x.get(args[0], MISSING), f"item {shown(args[0])} of a mappingproxy")
-        return f(*args)
-    o.items(x, "a mappingproxy")
-    return made(k, f(*args))
-
-
-def _of_context_variable(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if name == "get":
-        return k.observation.called_again(f, args, f(*args), f"the context variable {x.name}")
-    return _of_object(k, f, x, name, args, kwargs)
-
-
-def _of_object(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _of_object(k: Observer, f: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Call a method of any other object, by its name."""
-    o = k.observation
+    o, x, name = k.observation, f.__self__, f.__name__
+    if name == "get" and isinstance(x, contextvars.ContextVar):
+        return o.called_again(f, args, f(*args), f"the context variable {x.name}")
     if type(x).__module__ == "_thread":  # a lock: who takes it gives it back
         return f(*args, **kwargs)
     if name in ("write", "flush", "writelines") and hasattr(x, "readable"):
-        return _write(k, f, x, name, args, kwargs)
+        return _write(k, f, args, kwargs)
     if name in _HARMLESS or name == "__init__" and o.is_fresh(x) or name == "__get__" and isinstance(
             x, (types.FunctionType, property, staticmethod, classmethod)):
         return f(*args, **kwargs)
@@ -213,16 +192,16 @@ def _of_object(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kw
         containers.look(k, x)
         return f(*args)
     if name == "__setattr__":
-        return stores.write_own(k, f.__objclass__.__setattr__, x, *args)
+        return lookup.write_own(k, f.__objclass__.__setattr__, x, *args)
     if name == "__delattr__":
-        return stores.write_own(k, f.__objclass__.__delattr__, x, args[0], MISSING)
+        return lookup.write_own(k, f.__objclass__.__delattr__, x, args[0], MISSING)
     if name == "__getattribute__":
         return (lookup.read if issubclass(type(x), LocalConfig) else lookup.read_own)(k, x, *args)
     if name in _TEXTS:
         return texts.text(k, _TEXTS[name], x, *args)
     if name in _STEPS and (name != "__iter__" or not o.is_outside(x)):
         if o.is_outside(x):
-            o.note(f"a {type(x).__name__} is an iterator, and replays would not go on with it")
+            o.note(f"a {type(x).__name__} {NOT_GONE_ON}")
         return f(*args, **kwargs)
     if not o.is_fresh(x) or any(issubclass(type(y), (np.ndarray, Variable)) for y in args):
         return unknown(k, f, args, kwargs)
@@ -231,19 +210,20 @@ def _of_object(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kw
     return made(k, f(*args, **kwargs))
 
 
-def _write(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _write(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Write to a file."""
     for y in args:
         containers.look(k, y)
     result = f(*args, **kwargs)
-    if not k.observation.is_fresh(x):
-        k.observation.effect(f, args, f"{type(x).__name__}.{name}()")
+    if not k.observation.is_fresh(f.__self__):
+        k.observation.effect(f, args, f"{type(f.__self__).__name__}.{f.__name__}()")
     return result
 
 
-def of_generator(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def of_generator(k: Observer, f: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Call a method of a generator of random numbers."""
-    o, args, kwargs = k.observation, settled(args, name), settled(kwargs, name)
+    o, x, name = k.observation, f.__self__, f.__name__
+    args, kwargs = settled(args, name), settled(kwargs, name)
     for y in (*args, *kwargs.values()):
         containers.look(k, y)
     if not o.is_fresh(x):
@@ -254,58 +234,52 @@ def of_generator(k: Observer, f: Any, x: Any, name: str, args: tuple[Any, ...], 
         if name in ("get_state", "getstate"):
             o.note("the state of a generator of random numbers may be read, and replays would not read again")
         elif x is not np.random.rand.__self__ or not drawn(o.tape, name, args, kwargs, result):
-            o.note(f"random numbers are drawn from {where} outside functions, and replays would not draw again; use "
-                   "functions, a function decorated with static_code, or pass the numbers as an argument")
+            o.note(f"random numbers are drawn from {where} outside functions, {NOT_DRAWN_AGAIN}")
         return result
     return operations.constant(k, f(*args, **kwargs))
 
 
-_METHODS: tuple[tuple[Any, Method], ...] = (
-    (np.ndarray, lambda k, f, x, *rest: operations.method(k, x, *rest)),
-    (np.ufunc, lambda k, f, x, *rest: operations.ufunc_method(k, x, *rest)),
+def _on_arrays(operation: Callable[..., Any]) -> Handler:
+    return lambda k, f, /, *args, **kwargs: operation(k, f.__self__, f.__name__, args, kwargs)
+
+
+_METHODS: tuple[tuple[Any, Handler], ...] = (
+    (np.ndarray, _on_arrays(operations.method)), (np.ufunc, _on_arrays(operations.ufunc_method)),
     (str, _of_string), (GENERATORS, of_generator),
-    ((*SCALARS, re.Pattern, re.Match, tuple, frozenset), _of_scalar), (type, _of_class),
-    *((base, functools.partial(of_container, base)) for base in CHANGES),
-    (containers._VIEWS, _of_view), (types.MappingProxyType, _of_proxy), (contextvars.ContextVar, _of_context_variable))
+    ((*VALUES, re.Pattern, re.Match, tuple, frozenset, *containers._VIEWS), _of_scalar), (type, _of_class),
+    *((base, functools.partial(of_container, base)) for base in CHANGES))
 
 
-def _attrgetter(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    names = f.__reduce__()[1]
-
-    def one(path: str) -> Any:
-        x = args[0]
-        for name in path.split("."):
-            x = k.attr(x, name)
-        return x
-    return one(names[0]) if len(names) == 1 else tuple(map(one, names))
+def _attrgetter(k: Observer, f: Any, x: Any) -> Any:
+    found: list[Any] = []
+    for path in f.__reduce__()[1]:
+        found.append(functools.reduce(k.attr, path.split("."), x))
+    return found[0] if len(found) == 1 else tuple(found)
 
 
-def _itemgetter(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    keys = f.__reduce__()[1]
-    return k.item(args[0], keys[0]) if len(keys) == 1 else tuple([k.item(args[0], key) for key in keys])
+def _itemgetter(k: Observer, f: Any, x: Any) -> Any:
+    found = [k.item(x, key) for key in f.__reduce__()[1]]
+    return found[0] if len(found) == 1 else tuple(found)
 
 
-def _methodcaller(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _methodcaller(k: Observer, f: Any, x: Any) -> Any:
     made_by, rest = f.__reduce__()[:2]
     named: dict[str, Any] = {}
     if isinstance(made_by, functools.partial):
         named, rest = dict(made_by.keywords), (*made_by.args, *rest)
     name, *more = rest
-    return k.call(k.attr(args[0], name), *more, **named)
+    return k.call(k.attr(x, name), *more, **named)
 
 
-def _reference(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _reference(k: Observer, f: Any) -> Any:
     found = f()
     if not k.observation.is_fresh(f):
         k.observation.referred(f, found)
     return found
 
 
-def _pure(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return native(k, f, args, kwargs)
-
-
-INSTANCES: dict[type, Callable[[Observer, Any, tuple[Any, ...], dict[str, Any]], Any]] = {
+INSTANCES: dict[type, Handler] = {
     operator.attrgetter: _attrgetter, operator.itemgetter: _itemgetter, operator.methodcaller: _methodcaller,
-    weakref.ref: _reference, **({_json_encoder: _pure} if _json_encoder is not None else {}),
-}
+    weakref.ref: _reference}
+if _json_encoder is not None:
+    INSTANCES[_json_encoder] = lambda k, f, /, *args, **kwargs: native(k, f, args, kwargs)

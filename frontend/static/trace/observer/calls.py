@@ -1,11 +1,7 @@
-"""Calls as a traced call makes them: Python functions run as instrumented copies, C functions as the tables say.
-
-Classes make their objects here, too, and methods that Python's library generates for such classes are called.
-"""
+"""Calls as a traced call makes them: Python functions run as instrumented copies, C functions as the tables say."""
 from __future__ import annotations
 
 import functools
-import random
 import types
 import weakref
 from collections.abc import Callable
@@ -25,9 +21,9 @@ from ...guards.guard import MISSING, is_plain
 from ..copies.instrument import CannotRewrite, rewritten
 from ..copies.source import NoSource
 from ..observation import is_ours
-from . import c_functions, containers, lookup, operations, stores
-from .builtin_functions import TYPES
-from .c_code import C_FUNCTIONS, GENERATORS, PURE_PYTHON, unknown
+from ..own_functions import GENERATORS
+from . import builtin_functions, c_functions, lookup, operations
+from .c_code import C_FUNCTIONS, PURE_PYTHON, unknown
 
 if TYPE_CHECKING:
     from .observer import Observer
@@ -42,8 +38,6 @@ _LEAVES = (
     "kusari.link_hooks", "kusari.serializers", "kusari._random_state", "kusari.link.walk")
 _REPORTS = frozenset(("report", "get_current_reporter", "Reporter.report", "report_scope"))
 _OF_FRAMES = frozenset(("_getframe", "currentframe", "stack_info", "getframeinfo", "getouterframes"))
-_OF_DATACLASSES = frozenset(("__init__", "__eq__", "__repr__", "__hash__", "__lt__", "__le__", "__gt__", "__ge__",
-                             "__setattr__", "__delattr__"))
 _LRU_CACHE = type(functools.lru_cache(len))
 
 
@@ -56,7 +50,7 @@ def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         return python(k, f, args, kwargs)
     if kind is types.MethodType:
         if isinstance(f.__self__, GENERATORS):
-            return c_functions.of_generator(k, f, f.__self__, f.__name__, args, kwargs)
+            return c_functions.of_generator(k, f, *args, **kwargs)
         return call(k, f.__func__, (f.__self__, *args), kwargs)
     if kind is functools.partial:
         if f.keywords:
@@ -65,19 +59,19 @@ def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if args and (issubclass(kind, type) or kind in C_FUNCTIONS):
         cards.refuses(k.observation.tape, f, args)
     if issubclass(kind, type):
-        return _construct(k, f, args, kwargs)
+        return builtin_functions.construct(k, f, args, kwargs)
     if operations.is_function(f):
         makes_generator = getattr(f, "__name__", "") == "default_rng" and not k.observation.off
-        return (_make_generator if makes_generator else operations.function)(k, f, args, kwargs)
+        return (builtin_functions.make_generator if makes_generator else operations.function)(k, f, args, kwargs)
     if kind in C_FUNCTIONS:
         return c_functions.call(k, f, args, kwargs)
     if kind is _LRU_CACHE:
         return _memoized(k, f, args, kwargs)
     special = c_functions.INSTANCES.get(kind)
     if special is not None:
-        return special(k, f, args, kwargs)
+        return special(k, f, *args, **kwargs)
     if issubclass(type(f), Link) and kind.__call__ is Link.__call__:
-        return _link(k, f, args, kwargs)
+        return _link(k, f, *args, **kwargs)
     own = lookup.find(k, kind, "__call__")
     if own is MISSING:
         return f(*args, **kwargs)
@@ -86,11 +80,11 @@ def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if isinstance(own, types.FunctionType):
         return call(k, own, (f, *args), kwargs)
     if hasattr(type(own), "__get__") and not isinstance(own, C_FUNCTIONS):
-        return call(k, lookup.bind(k, own, f, kind, "__call__"), args, kwargs)
+        return call(k, lookup.bind(k, own, f, kind), args, kwargs)
     return unknown(k, f, args, kwargs)
 
 
-def _link(k: Observer, link: Link, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _link(k: Observer, link: Link, /, *args: Any, **kwargs: Any) -> Any:
     """Call a link, as ``Link.__call__`` does without hooks."""
     o = k.observation
     o.tape.link(link)
@@ -103,15 +97,10 @@ def _link(k: Observer, link: Link, args: tuple[Any, ...], kwargs: dict[str, Any]
         found = lookup.find(k, kind, "__call__", kind.__mro__[kind.__mro__.index(Link) + 1:])
         if found is MISSING:
             return Link.__call__(link, *args, **kwargs)
-        forward = lookup.bind(k, found, link, kind, "__call__")
+        forward = lookup.bind(k, found, link, kind)
     if current.__dict__ and current.link_hooks:
         return call(k, call_with_hooks, (link, forward, args, kwargs, None), {})
     return call(k, forward, args, kwargs)
-
-
-def _call_link(k: Observer, link: Link, /, *args: Any, **kwargs: Any) -> Any:
-    """``Link.__call__``, called by name."""
-    return _link(k, link, args, kwargs)
 
 
 def _item(k: Observer, x: Variable) -> Any:
@@ -119,7 +108,7 @@ def _item(k: Observer, x: Variable) -> Any:
     return operations.method(k, k.observation.tape.take(x), "item", (), {})
 
 
-_METHODS: dict[Any, Callable[..., Any]] = {Link.__call__: _call_link, Variable.item: _item}
+_METHODS: dict[Any, Callable[..., Any]] = {Link.__call__: _link, Variable.item: _item}
 
 
 def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -136,7 +125,7 @@ def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: di
         return _METHODS[f](k, *args, **kwargs)
     ours = is_ours(module)
     if ours and f.__name__ in ("__setattr__", "__delattr__") and len(args) > 1:
-        return stores.write_own(k, f, *args, *(() if len(args) > 2 else (MISSING,)))
+        return lookup.write_own(k, f, *args, *(() if len(args) > 2 else (MISSING,)))
     if ours and _is_leaf(module):
         return o.fresh_tree(f(*settled(args, f.__name__), **settled(kwargs, f.__name__)))
     if module == "kusari.reporter" and f.__qualname__ in _REPORTS or module == ComputedNumber.__module__:
@@ -145,9 +134,9 @@ def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: di
         return operations.function(k, f, args, kwargs)
     if module in PURE_PYTHON and is_plain((args, kwargs)):
         return o.fresh_tree(f(*args, **kwargs))
-    result = _generated(k, f, args, kwargs)
-    if result is not NotImplemented:
-        return result
+    generated = builtin_functions.generated(k, f, args, kwargs)
+    if generated is not NotImplemented:
+        return generated
     if not ours and not o.is_fresh(f):
         o.guard("code", f, None, lambda where: guards.Code(f, where))
     if not _OF_FRAMES.isdisjoint(f.__code__.co_names):
@@ -183,77 +172,3 @@ def _memoized(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         value = f(*args, **kwargs)
     asked = functools.partial(f, **kwargs) if kwargs else f
     return o.called_again(asked, args, value, f"the result of {f.__name__}")
-
-
-# -- classes -----------------------------------------------------------------------------------------------------------
-
-
-def _construct(k: Observer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return ``cls(*args, **kwargs)``, observed."""
-    o = k.observation
-    handler = TYPES.get(cls)
-    if handler is not None:
-        return handler(k, args, kwargs)
-    if issubclass(cls, np.ndarray) or issubclass(cls, np.generic):
-        return operations.function(k, cls, args, kwargs)
-    meta = type(cls)
-    of_meta = lookup.find(k, meta, "__call__") if meta is not type else type.__call__
-    if isinstance(of_meta, types.FunctionType):
-        return k.call(of_meta, cls, *args, **kwargs)
-    if issubclass(cls, GENERATORS) or cls is np.random.SeedSequence:
-        return _make_generator(k, cls, args, kwargs)
-    new = lookup.find(k, cls, "__new__")
-    new = new.__func__ if isinstance(new, staticmethod) else new
-    init = lookup.find(k, cls, "__init__")
-    if isinstance(new, types.FunctionType):
-        x = k.call(new, cls, *args, **kwargs)
-    elif isinstance(init, types.FunctionType):
-        x = object.__new__(cls) if new is object.__new__ else cls.__new__(cls, *args, **kwargs)
-    else:
-        for y in (*args, *kwargs.values()):
-            containers.look(k, y)
-        if cls.__module__ in ("memory", "ctypes", "_ctypes", "mmap") or cls is memoryview:
-            return unknown(k, cls, args, kwargs)
-        with o.tape.net:
-            x = cls(*[containers.iterate(k, y) if hasattr(type(y), "__next__") else y for y in args], **kwargs)
-        return o.fresh(x)
-    o.fresh(x)
-    if isinstance(x, cls):
-        init = lookup.find(k, type(x), "__init__")
-        if isinstance(init, types.FunctionType):
-            k.call(init, x, *args, **kwargs)
-        elif init is not object.__init__ and not (
-                isinstance(new, types.FunctionType) and isinstance(x, (tuple, str, int, float))):
-            type(x).__init__(x, *args, **kwargs)
-    return x
-
-
-def _generated(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a method that ``dataclass`` or ``namedtuple`` has generated; NotImplemented of any other function."""
-    if not f.__code__.co_filename.startswith("<") or not args:
-        return NotImplemented
-    x, name = args[0], f.__name__
-    if issubclass(type(x), type) and issubclass(x, tuple) and hasattr(x, "_fields"):
-        return f(*args, **kwargs)
-    fields = getattr(type(x), "__dataclass_fields__", None)
-    if fields is None or name not in _OF_DATACLASSES:
-        return NotImplemented
-    if name == "__init__":
-        return f(*settled(args, "a dataclass"), **settled(kwargs, "a dataclass"))
-    for y in args:
-        if type(y) is type(x):
-            for field in fields:
-                value = lookup.read(k, y, field)
-                containers.look(k, value)
-    return f(*args, **kwargs)
-
-
-def _make_generator(k: Observer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return a generator of random numbers; one without a seed makes the call fall back."""
-    if cls is random.SystemRandom or all(x is None for x in (*args, *kwargs.values())):
-        k.observation.note(f"random numbers may be drawn from a generator that the call makes ({cls.__name__}), and "
-                           "replays would not draw again; use functions, a function decorated with static_code, or "
-                           "pass the numbers as an argument")
-    for x in args:
-        containers.look(k, x)
-    return k.observation.fresh(cls(*args, **kwargs))

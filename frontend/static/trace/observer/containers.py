@@ -13,8 +13,9 @@ import numpy as np
 from ....variable import Variable
 from ...arrays import cards
 from ...computed_numbers import ComputedNumber, settled
-from ...guards.guard import MISSING, shown
+from ...guards.guard import IMMUTABLE, MISSING, shown
 from ..effects import store
+from ..observation import NOT_GONE_ON
 from . import lookup, operations
 from .c_code import wrapped
 
@@ -26,7 +27,6 @@ MUTABLE = (list, dict, set, collections.deque, bytearray, array.array, collectio
 _FOLLOWING = (list, dict, collections.deque, collections.OrderedDict, collections.defaultdict)  # hold computed numbers
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 _IMMUTABLE_ITEMS = (str, bytes, range, frozenset)
-_SCALARS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, range, type(NotImplemented))
 _LOOKED_AT_DEPTH = 6
 
 
@@ -39,7 +39,7 @@ def look(k: Observer, x: Any, depth: int = 0) -> None:
     """Take note that code which is not observed may read all of a value."""
     o = k.observation
     kind = type(x)
-    if kind in _SCALARS or o.off or depth > _LOOKED_AT_DEPTH:
+    if kind in IMMUTABLE or o.off or depth > _LOOKED_AT_DEPTH:
         return
     if isinstance(x, ComputedNumber):
         x.kusari_read("code in C")
@@ -85,12 +85,11 @@ def made(k: Observer, result: Any) -> Any:
 def read(k: Observer, x: Any, key: Any) -> Any:
     """Return ``x[key]``, observed."""
     kind = type(x)
-    if cards.reads(k.observation.tape, "an index", x):
+    if k.observation.off or cards.reads(k.observation.tape, "an index", x):
         return x[key]
     if type(key) not in (int, slice, bool) and kind in (list, tuple, str, bytes, range):
-        index = lookup.find(k, type(key), "__index__")
-        if isinstance(index, types.FunctionType):
-            key = k.call(index, key)
+        index = lookup.call_own(k, key, "__index__")
+        key = key if index is MISSING else index
     return _reader_of(kind)(k, x, key)
 
 
@@ -104,10 +103,19 @@ def _item(k: Observer, x: Any, key: Any) -> Any:
     return x[key]
 
 
+def _look_at_item(k: Observer, x: Any, key: Any) -> None:
+    """Note that an item of a mapping was read, or asked for in vain."""
+    if k.observation.is_outside(x):
+        k.observation.entry(x, key, x[key] if key in x else MISSING, item_of(x, key))
+
+
+def item_of(x: Any, key: Any) -> str:
+    """Return the name of an item in messages."""
+    return f"item {shown(key)} of {name_of(x)}"
+
+
 def _item_of_mapping(k: Observer, x: Any, key: Any) -> Any:
-    o = k.observation
-    if o.is_outside(x):
-        o.entry(x, key, x[key] if key in x else MISSING, f"item {shown(key)} of {name_of(x)}")
+    _look_at_item(k, x, key)
     return x[key]
 
 
@@ -117,7 +125,7 @@ def _item_of_list(k: Observer, x: Any, key: Any) -> Any:
         return _item_of_sequence(k, x, key)
     if o.is_outside(x):
         place = key if key >= 0 else len(x) + key
-        o.entry(x, place, x[key] if 0 <= place < len(x) else MISSING, f"item {shown(key)} of {name_of(x)}")
+        o.entry(x, place, x[key] if 0 <= place < len(x) else MISSING, item_of(x, key))
         if key < 0:
             o.length(x, name_of(x))
     return x[key]
@@ -139,12 +147,11 @@ def _item_of_default(k: Observer, x: Any, key: Any) -> Any:
             made = k.call(x.default_factory)
             write(k, x, key, made)
             return made
-    o.entry(x, key, x[key] if key in x else MISSING, f"item {shown(key)} of {name_of(x)}")
-    return x[key]
+    return _item_of_mapping(k, x, key)
 
 
 def _item_of_variable(k: Observer, x: Any, key: Any) -> Any:
-    return k._of_variables(type(x).__getitem__, x, key)
+    return k.of_variables(type(x).__getitem__, x, key)
 
 
 def _item_of_class(k: Observer, x: Any, key: Any) -> Any:
@@ -157,15 +164,13 @@ def _item_of_class(k: Observer, x: Any, key: Any) -> Any:
 def _item_of_object(k: Observer, x: Any, key: Any) -> Any:
     o = k.observation
     kind = type(x)
-    found = lookup.find(k, kind, "__getitem__")
-    if isinstance(found, types.FunctionType):
-        return k.call(found, x, key)
+    found = lookup.call_own(k, x, "__getitem__", key)
+    if found is not MISSING:
+        return found
     if isinstance(x, dict):
-        missing = lookup.find(k, kind, "__missing__")
-        o.entry(x, key, dict.get(x, key, MISSING), f"item {shown(key)} of {name_of(x)}")
-        if dict.__contains__(x, key) or not isinstance(missing, types.FunctionType):
-            return x[key]
-        return k.call(missing, x, key)
+        o.entry(x, key, dict.get(x, key, MISSING), item_of(x, key))
+        missing = MISSING if dict.__contains__(x, key) else lookup.call_own(k, x, "__missing__", key)
+        return x[key] if missing is MISSING else missing
     if isinstance(x, (list, collections.deque)):
         o.items(x, name_of(x))
     elif not issubclass(kind, (tuple, *_IMMUTABLE_ITEMS)) and not o.is_fresh(x):
@@ -197,38 +202,29 @@ def write(k: Observer, x: Any, key: Any, value: Any) -> None:
         operations.set_item(k, x, key, value)
     elif type(value) is np.ndarray and o.is_outside(x) and o.owns(value) and _has(x, key, value):
         read(k, x, key)  # as after `x[key] += 1`
-    elif kind in (dict, collections.OrderedDict, collections.defaultdict, collections.Counter):
-        if deletes:
-            o.presence(x, key, f"item {shown(key)} of {name_of(x)}")
-        if o.changing(x, name_of(x)):
-            _native(x, key, value)
-            o.stored(x, key, value, f"item {shown(key)} of {name_of(x)}")
-        else:
-            _native(x, key, value)
-    elif kind in (list, collections.deque, bytearray, array.array):
+    elif kind not in MUTABLE and lookup.call_own(k, x, "__delitem__" if deletes else "__setitem__", key, *(
+            () if deletes else (value,))) is not MISSING:
+        return
+    elif isinstance(x, dict):
+        if deletes and kind in MUTABLE:
+            o.presence(x, key, item_of(x, key))
+        effect = o.changing(x)
+        _native(x, key, value)
+        if effect:
+            o.stored(x, key, value, item_of(x, key))
+    elif kind in MUTABLE:
         if type(key) is int:
             length(k, x)
         elif not deletes:
             value = list(iterate(k, value))
-        effect = o.changing(x, name_of(x))
+        effect = o.changing(x)
         _native(x, key, value)
         if effect:
             o.changed(discard_item if deletes else store, x, (key,) if deletes else (key, value), name_of(x))
     else:
-        special = "__delitem__" if deletes else "__setitem__"
-        found = lookup.find(k, kind, special)
-        rest = (key,) if deletes else (key, value)
-        if isinstance(found, types.FunctionType):
-            k.call(found, x, *rest)
-        elif isinstance(x, dict):
-            effect = o.changing(x, name_of(x))
-            _native(x, key, value)
-            if effect:
-                o.stored(x, key, value, f"item {shown(key)} of {name_of(x)}")
-        else:
-            if not o.is_fresh(x):
-                o.note(f"items of a {kind.__name__} are stored, which is not observed")
-            _native(x, key, value)
+        if not o.is_fresh(x):
+            o.note(f"items of a {kind.__name__} are stored, which is not observed")
+        _native(x, key, value)
 
 
 def settle(x: Any) -> None:
@@ -258,28 +254,11 @@ def _native(x: Any, key: Any, value: Any) -> None:
         x[key] = value
 
 
-def inplace(k: Observer, op: str, a: Any, b: Any, native: Callable[[Any, Any], Any]) -> Any:
-    """Apply an operator in place to a list, set or dictionary."""
-    o, b = k.observation, settled(b, op)
-    if isinstance(b, (dict, set)):
-        o.items(b, name_of(b))
-        b = b.copy()  # as it is now
-    elif not isinstance(b, (int, frozenset)):
-        b = list(iterate(k, b))
-    effect = o.changing(a, name_of(a))
-    result = native(a, b)
-    if effect:
-        o.changed(native, a, (b,), name_of(a))
-    return result
-
-
 def iterate(k: Observer, x: Any) -> Iterable[Any]:
     """Return an iterable over the items of a value, observed."""
     o = k.observation
     kind = type(x)
-    if kind in (tuple, str, bytes, range, frozenset):
-        return x
-    if cards.reads(o.tape, "iteration", x):
+    if o.off or kind in (tuple, str, bytes, range, frozenset) or cards.reads(o.tape, "iteration", x):
         return x
     if issubclass(type(x), np.ndarray):
         return operations.iterate(k, x)
@@ -306,10 +285,10 @@ def iterate(k: Observer, x: Any) -> Iterable[Any]:
     if isinstance(x, (list, dict, set, collections.deque)):
         o.items(x, name_of(x))
         return x
-    if isinstance(x, tuple) or o.is_fresh(x) or o.off:
+    if isinstance(x, tuple) or o.is_fresh(x):
         return x
     if step is not MISSING:
-        o.note(f"a {kind.__name__} is an iterator, and replays would not go on with it")
+        o.note(f"a {kind.__name__} {NOT_GONE_ON}")
         return x
     look(k, x)
     if o.is_outside(x) and not isinstance(x, (tuple, frozenset)):
@@ -319,7 +298,7 @@ def iterate(k: Observer, x: Any) -> Iterable[Any]:
 
 def _of_variable(k: Observer, x: Any) -> Iterable[Any]:
     for i in range(len(x)):
-        yield k._of_variables(type(x).__getitem__, x, i)
+        yield k.of_variables(type(x).__getitem__, x, i)
 
 
 def _steps(k: Observer, x: Any, step: Any) -> Iterable[Any]:
@@ -358,12 +337,11 @@ def contains(k: Observer, x: Any, item: Any) -> bool:
             o.called_again(set.__contains__, (x, item), item in x, f"whether {shown(item)} is in {name_of(x)}")
         return item in x
     if kind in (dict, types.MappingProxyType, collections.OrderedDict, collections.defaultdict, collections.Counter):
-        if o.is_outside(x):
-            o.entry(x, item, x[item] if item in x else MISSING, f"item {shown(item)} of {name_of(x)}")
+        _look_at_item(k, x, item)
         return item in x
-    own = lookup.find(k, kind, "__contains__")
-    if isinstance(own, types.FunctionType):
-        return truth(k, k.call(own, x, item))
+    own = lookup.call_own(k, x, "__contains__", item)
+    if own is not MISSING:
+        return truth(k, own)
     if issubclass(type(item), (np.ndarray, Variable)) or issubclass(type(x), (np.ndarray, Variable)):
         if issubclass(type(x), np.ndarray):
             operations.read_elements(k, x, "in")
@@ -391,9 +369,9 @@ def length(k: Observer, x: Any) -> int:
     kind = type(x)
     if cards.is_cupy_array(x):
         return len(x)
-    own = lookup.find(k, kind, "__len__")
-    if isinstance(own, types.FunctionType) and not issubclass(type(x), Variable):
-        return k.call(own, x)
+    own = MISSING if issubclass(kind, Variable) else lookup.call_own(k, x, "__len__")
+    if own is not MISSING:
+        return own
     if not isinstance(x, (np.ndarray, Variable, tuple, str, bytes, range, frozenset, *_VIEWS)) and hasattr(
             kind, "__len__"):
         k.observation.length(x, name_of(x))
@@ -402,9 +380,8 @@ def length(k: Observer, x: Any) -> int:
 
 def truth(k: Observer, x: Any) -> bool:
     """Return the truth of a value, observed."""
-    o = k.observation
-    kind = type(x)
-    if o.off or kind in _SCALARS or isinstance(x, (tuple, frozenset, np.generic)):
+    o, kind = k.observation, type(x)
+    if kind in IMMUTABLE or o.off or isinstance(x, (tuple, frozenset, np.generic)):
         return bool(x)
     if cards.reads(o.tape, "bool()", x):
         return bool(x)

@@ -29,11 +29,11 @@ def call_traced(fn: Callable[..., Any], tape: Tape, observation: Observation, ar
     with recording(tape), without_collector(), _Deeper():
         result = calls.call(Observer(observation), fn, args, kwargs)
     if observation.leaves_generators():
-        tape.note("a generator that the call has begun goes on after it", observation.where)
+        tape.note("a generator that the call has begun goes on after it", tape.where)
     if settings != (now := dict(vars(config))):
         name = next(n for n in {**settings, **now} if settings.get(n, MISSING) is not now.get(n, MISSING))
         tape.note(f"config.{name} changes inside the static function, which replays cannot repeat; use using_config",
-                  observation.where)
+                  tape.where)
     return result
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import functools
 import sys
+import threading
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,9 @@ from ....link.walk import WatchedModule
 from ....parameter import Parameter
 from ....variable import Variable
 from ...arrays import cards
+from ...computed_numbers import settled
 from ...guards.guard import MISSING
+from ...trees import SCALARS
 from ..observation import Observation, is_ours
 from . import operations
 
@@ -29,11 +32,11 @@ if TYPE_CHECKING:
     from .observer import Observer
 
 _HEAP_TYPE = 1 << 9  # of a class's flags: its attributes may be assigned
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, range, slice, type(Ellipsis),
-          np.dtype, np.ufunc, types.BuiltinFunctionType, types.CodeType, types.MethodDescriptorType,
-          types.WrapperDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType,
-          types.GetSetDescriptorType, types.MemberDescriptorType, type(NotImplemented), list, dict, set, bytearray,
-          type({}.keys()), type({}.values()), type({}.items()), types.MappingProxyType)
+_PLAIN = (*SCALARS, tuple, frozenset, range, slice, type(Ellipsis), np.dtype, np.ufunc, types.BuiltinFunctionType,
+          types.CodeType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
+          types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
+          type(NotImplemented), list, dict, set, bytearray, type({}.keys()), type({}.values()), type({}.items()),
+          types.MappingProxyType)
 _STATIC_OF_VARIABLES = frozenset(("shape", "dtype", "ndim", "size", "xp", "device", "requires_grad", "layout"))
 _TYPE = ("shape", "dtype", "ndim", "size")
 _CHANGING = frozenset(("cleargrad", "zerograd", "addgrad", "copydata", "unchain", "unchain_backward", "to_cpu",
@@ -42,7 +45,7 @@ _CHANGING = frozenset(("cleargrad", "zerograd", "addgrad", "copydata", "unchain"
 
 def read(k: Observer, x: Any, name: str) -> Any:
     """Return ``x.name``, observed."""
-    return reader_of(type(x))(k, x, name)
+    return getattr(x, name) if k.observation.off else reader_of(type(x))(k, x, name)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -80,6 +83,12 @@ def find(k: Observer, kind: type, name: str, classes: tuple[type, ...] | None = 
     value, cls, passed = _search(kind.__mro__ if classes is None else classes, name)
     _note_class(k.observation, value, cls, passed, name)
     return value
+
+
+def call_own(k: Observer, x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+    """Call a special method of an object that is written in Python; MISSING if it has no such one."""
+    found = find(k, type(x), name)
+    return k.call(found, x, *args, **kwargs) if isinstance(found, types.FunctionType) else MISSING
 
 
 def _search(classes: tuple[type, ...], name: str) -> tuple[Any, type | None, tuple[type, ...]]:
@@ -145,7 +154,7 @@ def read_own(k: Observer, x: Any, name: str) -> Any:
         _class_of(o, x)
         return x.__class__
     found, cls, passed = _search(kind.__mro__, name)
-    if found is not MISSING and is_data_descriptor(found):
+    if found is not MISSING and _is_data_descriptor(found):
         _note_class(o, found, cls, passed, name)
         if o.is_outside(x):
             _class_of(o, x)
@@ -169,19 +178,21 @@ def read_own(k: Observer, x: Any, name: str) -> Any:
         return entries[name]
     _note_class(o, found, cls, passed, name)
     if found is MISSING:
-        missing = find(k, kind, "__getattr__")
-        return k.call(missing, x, name) if isinstance(missing, types.FunctionType) else getattr(x, name)
-    return bind(k, found, x, kind, name)
+        return _of_getattr(k, x, name)
+    return bind(k, found, x, kind)
+
+
+def _of_getattr(k: Observer, x: Any, name: str) -> Any:
+    """Read an attribute that is nowhere: ``__getattr__`` may give it."""
+    found = call_own(k, x, "__getattr__", name)
+    return getattr(x, name) if found is MISSING else found
 
 
 def _of_data_descriptor(k: Observer, found: Any, x: Any, kind: type, name: str) -> Any:
     if name == "__dict__" and (type(found) is types.GetSetDescriptorType or isinstance(x, Attributed)):
         return x.__dict__
-    if type(found) is property:
-        return k.call(found.fget, x) if found.fget is not None else getattr(x, name)
-    getter = find(k, type(found), "__get__")
-    if isinstance(getter, types.FunctionType):
-        return k.call(getter, found, x, kind)
+    if type(found) is property or isinstance(find(k, type(found), "__get__"), types.FunctionType):
+        return bind(k, found, x, kind)
     return _native_attribute(k.observation, x, name)
 
 
@@ -209,59 +220,48 @@ def entries_in(x: Any) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def is_data_descriptor(found: Any) -> bool:
+def _is_data_descriptor(found: Any) -> bool:
     kind = type(found)
     return hasattr(kind, "__set__") or hasattr(kind, "__delete__")
 
 
-def bind(k: Observer, found: Any, x: Any, kind: type, name: str) -> Any:
-    """Return a class attribute as bound to an object: a bound method, or the result of its ``__get__``."""
+def bind(k: Observer, found: Any, x: Any, kind: type) -> Any:
+    """Return a class attribute as bound to an object: a bound method, or the result of its ``__get__``.
+
+    Without an object, which is None then, it is bound to the class ``kind``.
+    """
     of_found = type(found)
     if of_found is types.FunctionType:
-        return types.MethodType(found, x)
+        return found if x is None else types.MethodType(found, x)
     if of_found is staticmethod:
         return found.__func__
     if of_found is classmethod:
         return types.MethodType(found.__func__, kind)
+    if of_found is property and x is not None and found.fget is not None:
+        return k.call(found.fget, x)
     getter = find(k, of_found, "__get__")
     if getter is MISSING:
         return found
-    if isinstance(getter, types.FunctionType):
-        return k.call(getter, found, x, kind)
-    return getter(found, x, kind)
+    return k.call(getter, found, x, kind) if isinstance(getter, types.FunctionType) else getter(found, x, kind)
 
 
 def _of_class(k: Observer, x: type, name: str) -> Any:
     meta = type(x)
-    if meta is not type:
-        own = find(k, meta, "__getattribute__")
-        if isinstance(own, types.FunctionType):
-            return k.call(own, x, name)
+    if meta is not type and (own := call_own(k, x, "__getattribute__", name)) is not MISSING:
+        return own
     of_meta = find(k, meta, name)
-    if of_meta is not MISSING and is_data_descriptor(of_meta):
+    if of_meta is not MISSING and _is_data_descriptor(of_meta):
         if type(of_meta) is property:
-            return k.call(of_meta.fget, x)
+            return bind(k, of_meta, x, meta)
         return getattr(x, name) if name == "__dict__" or not x.__flags__ & _HEAP_TYPE else _native_attribute(
             k.observation, x, name)
     found = find(k, x, name)
     if found is not MISSING:
-        of_found = type(found)
-        if of_found is types.FunctionType:
-            return found
-        if of_found is staticmethod:
-            return found.__func__
-        if of_found is classmethod:
-            return types.MethodType(found.__func__, x)
-        getter = find(k, of_found, "__get__")
-        if isinstance(getter, types.FunctionType):
-            return k.call(getter, found, None, x)
-        value = getattr(x, name) if getter is not MISSING else found
-        k.observation.found(value, f"{x.__name__}.{name}")
+        value = bind(k, found, None, x)
+        if value is found:
+            k.observation.found(value, f"{x.__name__}.{name}")
         return value
-    if of_meta is not MISSING:
-        return bind(k, of_meta, x, meta, name)
-    missing = find(k, meta, "__getattr__")
-    return k.call(missing, x, name) if isinstance(missing, types.FunctionType) else getattr(x, name)
+    return bind(k, of_meta, x, meta) if of_meta is not MISSING else _of_getattr(k, x, name)
 
 
 def _of_super(k: Observer, x: Any, name: str) -> Any:
@@ -270,29 +270,21 @@ def _of_super(k: Observer, x: Any, name: str) -> Any:
         return getattr(x, name)
     order = start.__mro__
     found = find(k, start, name, order[order.index(this) + 1:])
-    if found is MISSING:
-        return getattr(x, name)
-    if isinstance(found, types.FunctionType):
-        return found if self is start else types.MethodType(found, self)
-    if type(found) is property:
-        return k.call(found.fget, self)
-    return getattr(x, name)
+    return getattr(x, name) if found is MISSING else bind(k, found, None if self is start else self, start)
 
 
 def _of_module(k: Observer, x: types.ModuleType, name: str) -> Any:
-    o = k.observation
-    entries = x.__dict__
-    if name in entries:
-        value = entries[name]
-        if is_ours(x.__name__):
-            watch_module(x)
-            return o.entry(entries, name, value, f"{x.__name__}.{name}", "modules")
-        return value if k.is_ours else o.entry(entries, name, value, f"{x.__name__}.{name}")
+    entries, ours = x.__dict__, is_ours(x.__name__)
+    if name in entries and k.is_ours and not ours:
+        return entries[name]
+    if ours:
+        watch_module(x)
+    value = k.observation.entry(entries, name, entries.get(name, MISSING), f"{x.__name__}.{name}",
+                                "modules" if ours else None)
+    if value is not MISSING:
+        return value
     missing = entries.get("__getattr__")
-    o.entry(entries, name, MISSING, f"{x.__name__}.{name}", "modules" if is_ours(x.__name__) else None)
-    if isinstance(missing, types.FunctionType) and not is_ours(x.__name__):
-        return k.call(missing, name)
-    return getattr(x, name)
+    return k.call(missing, name) if isinstance(missing, types.FunctionType) and not ours else getattr(x, name)
 
 
 def watch_module(module: types.ModuleType) -> None:
@@ -371,6 +363,112 @@ def _data_of_parameter(o: Observation, x: Parameter) -> None:
 _READERS: tuple[tuple[Any, Callable[[Observer, Any, str], Any]], ...] = (
     (np.ndarray, operations.attribute), ((np.generic, np.dtype), _of_plain), (Variable, _of_variable),
     (types.ModuleType, _of_module), (type, _of_class), ((LocalConfig, GlobalConfig), _of_config))
+
+
+# -- stores and deletions ------------------------------------------------------------------------------------------
+
+
+def write(k: Observer, x: Any, name: str, value: Any) -> None:
+    """Store ``x.name = value``, observed; ``value`` MISSING deletes."""
+    o = k.observation
+    if o.off:
+        _native(x, name, settled(value, name))
+        return
+    deletes = value is MISSING
+    special = "__delattr__" if deletes else "__setattr__"
+    kind = type(x)
+    if cards.reads(o.tape, f"an assignment to the attribute {name}", x):
+        _native(x, name, value)
+        return
+    if issubclass(type(x), np.ndarray):
+        operations.set_attribute(k, x, name, settled(value, name))
+        return
+    if issubclass(type(x), Variable):
+        _native(x, name, settled(value, name))
+        o.note(f".{name} of a Variable may be read or stored, which replays would not repeat; do it outside")
+        return
+    if isinstance(x, (LocalConfig, GlobalConfig)):
+        o.note(f"config.{name} changes inside the static function, which replays cannot repeat; use using_config")
+        _native(x, name, settled(value, name))
+        return
+    if isinstance(x, (types.ModuleType, type)):
+        o.holds(value, functools.partial(_settle, x, name, value))
+        _native(x, name, value)
+        of_class: Any = (x, (delattr if deletes else setattr, (x, name))) if issubclass(type(x), type) else ()
+        o.stored(x.__dict__, name, value, f"{x.__name__}.{name}", *of_class)
+        return
+    setter = find(k, kind, special)
+    if isinstance(setter, types.FunctionType) and not is_ours(setter.__module__):
+        k.call(setter, x, name, *(() if deletes else (value,)))
+        return
+    write_own(k, setter, x, name, value)
+
+
+def write_own(k: Observer, setter: Any, x: Any, name: str, value: Any) -> None:
+    """Store with ``setter``, which is that of ``object``, of another class in C or of links."""
+    o, kind = k.observation, type(x)
+    o.holds(value, functools.partial(_settle, x, name, value))
+    deletes, what = value is MISSING, f"{kind.__name__}.{name}"
+    by: Any = (functools.partial(_delete, x, name), ()) if deletes else (setattr, (x, name))
+    if isinstance(x, threading.local):
+        _native(x, name, value)
+        o.stored(x, name, value, what, None, by)
+        return
+    found = find(k, kind, name)
+    if found is not MISSING and _is_data_descriptor(found):
+        if type(found) is property and not deletes and found.fset is not None:
+            k.call(found.fset, x, value)
+            return
+        setter = find(k, type(found), "__delete__" if deletes else "__set__")
+        if isinstance(setter, types.FunctionType):
+            k.call(setter, found, x, *(() if deletes else (value,)))
+            return
+        value = settled(value, name)
+        _native(x, name, value)
+        o.stored(x, name, value, what, None, by)
+        return
+    entries = entries_in(x)
+    if _is_there(o, entries, name, value):  # as after `self.total += x`
+        setter(x, name, value)
+        return
+    if deletes and entries is not None and o.is_outside(x):
+        o.presence(entries, name, what)
+    setter(x, name, *(() if deletes else (value,)))
+    if entries is not None and not o.is_fresh(x):
+        o.stored(x if o.is_argument(x) else entries, name, value, what)
+        if not o.is_argument(x):
+            o.stored_in(x, entries, name)
+
+
+def _is_there(o: Observation, entries: dict[str, Any] | None, name: str, value: Any) -> bool:
+    """Whether an array is stored where it is, and was before the call."""
+    if type(value) is not np.ndarray or entries is None or entries.get(name) is not value or (
+            o.is_stored(entries, name) or not (o.owns(value) or o.tape.is_state(value))):
+        return False
+    place = o.tape.state_entry(value)
+    if place is None or place[0] is not entries or place[1] != name:
+        o.entry(entries, name, value, name)
+    return True
+
+
+def _settle(x: Any, name: str, value: Any) -> None:
+    """Put plain numbers into an attribute, if it still has a value that the call has stored."""
+    if vars(x).get(name) is value:
+        _native(x, name, settled(value, name))
+
+
+def _delete(x: Any, name: str) -> None:
+    try:
+        delattr(x, name)
+    except AttributeError:
+        pass
+
+
+def _native(x: Any, name: str, value: Any) -> None:
+    if value is MISSING:
+        delattr(x, name)
+    else:
+        setattr(x, name, value)
 
 
 # -- names ---------------------------------------------------------------------------------------------------------

@@ -5,10 +5,11 @@ place, also when nothing needs to be observed any more.
 """
 from __future__ import annotations
 
+import functools
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,22 +17,12 @@ import numpy as np
 from ....variable import Variable
 from ...arrays import cards
 from ...computed_numbers import ComputedNumber, plain, settled
-from ...guards import guard as guards
-from ...guards.guard import MISSING, is_plain
+from ...guards.guard import IMMUTABLE, MISSING, is_plain
 from ..net import is_library
 from ..observation import Observation, is_ours
-from . import builtin_functions, calls, containers, lookup, operations, stores, texts
-from .builtin_functions import BINARY, COMPARE, INPLACE, UNARY
-from .stores import Counted
-
-_SCALARS = frozenset((bool, int, float, complex, str, bytes, type(None)))
-_SPECIAL = {
-    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",
-    "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift"}
-_COMPARED = {"==": ("__eq__", "__eq__"), "!=": ("__ne__", "__ne__"), "<": ("__lt__", "__gt__"),
-             "<=": ("__le__", "__ge__"), ">": ("__gt__", "__lt__"), ">=": ("__ge__", "__le__")}
-_Try = tuple[Any, Any, str]  # an operand, the other one, and the special method of the first
-_ONE_OPERAND = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
+from . import builtin_functions, calls, container_methods, containers, lookup, operations, texts
+from .container_methods import Counted
+from .operators import BINARY, COMPARE, INPLACE, UNARY, Operator
 
 
 class Observer:
@@ -80,17 +71,13 @@ class Observer:
 
     def cell(self, name: str, value: Any) -> Any:
         """Read a closure variable, whose value is given."""
-        cell, o = self._cell(name), self.observation
-        if o.is_outside(cell) and (id(cell), None) not in o._stored and o.guard(
-                "cell", cell, None, lambda where: guards.Cell(cell, value, f"the closure variable {name}", where)):
-            o.found(value, f"the closure variable {name}")
-        return value
+        return self.observation.attribute(self._cell(name), "cell_contents", value, f"the closure variable {name}")
 
     def set_cell(self, name: str, value: Any) -> Any:
         """Observe the store of a closure variable: the copy then stores the value that is returned."""
         cell = self._cell(name)
         self.observation.holds(value, lambda: _settle_cell(cell, value))
-        self.observation.stored(cell, None, value, f"the closure variable {name}", None,
+        self.observation.stored(cell, "cell_contents", value, f"the closure variable {name}", None,
                                 (setattr, (cell, "cell_contents")))
         return value
 
@@ -101,60 +88,41 @@ class Observer:
 
     # -- attributes, items, iteration ---------------------------------------------------------------------------
 
-    def attr(self, x: Any, name: str) -> Any:
-        """Read an attribute."""
-        return getattr(x, name) if self.observation.off else lookup.reader_of(type(x))(self, x, name)
+    attr, del_attr, item = lookup.read, functools.partialmethod(lookup.write, value=MISSING), containers.read
+    del_item = functools.partialmethod(containers.write, value=MISSING)
+    iterate = containers.iterate
+    slice, super = staticmethod(slice), staticmethod(super)
 
     def counted_attr(self, x: Any, name: str) -> Any:
         """Read an attribute that an augmented assignment stores next."""
-        found = None if self.observation.off else stores.of_attribute(self, x, name)
+        found = None if self.observation.off else container_methods.of_attribute(self, x, name)
         return self.attr(x, name) if found is None else found
 
     def set_attr(self, x: Any, name: str, value: Any) -> None:
         """Store an attribute."""
-        if type(value) is Counted:
-            setattr(x, name, value.made)
-            self._counted(value)
+        if type(value) is not Counted:
+            lookup.write(self, x, name, value)
             return
-        stores.write(self, x, name, value)
-
-    def del_attr(self, x: Any, name: str) -> None:
-        """Delete an attribute."""
-        stores.write(self, x, name, MISSING)
-
-    def item(self, x: Any, key: Any) -> Any:
-        """Read an item."""
-        return x[key] if self.observation.off else containers.read(self, x, key)
+        setattr(x, name, value.made)
+        self._count(value)
 
     def counted_item(self, x: Any, key: Any) -> Any:
         """Read an item that an augmented assignment stores next."""
-        found = None if self.observation.off else stores.of_item(self, x, key)
+        found = None if self.observation.off else container_methods.of_item(self, x, key)
         return self.item(x, key) if found is None else found
-
-    def _counted(self, c: Counted) -> None:
-        """Take note of an addition to a number in an entry."""
-        if not self.observation.off:
-            self.observation.additions.note(c.holder, c.key, c.value, c.operation, c.operand, c.what)
 
     def set_item(self, x: Any, key: Any, value: Any) -> None:
         """Store an item."""
-        if type(value) is Counted:
-            x[key] = value.made
-            self._counted(value)
+        if type(value) is not Counted:
+            containers.write(self, x, key, value)
             return
-        containers.write(self, x, key, value)
+        x[key] = value.made
+        self._count(value)
 
-    def del_item(self, x: Any, key: Any) -> None:
-        """Delete an item."""
-        containers.write(self, x, key, MISSING)
-
-    def slice(self, start: Any, stop: Any, step: Any) -> slice:
-        """Return a slice."""
-        return slice(start, stop, step)
-
-    def iterate(self, x: Any) -> Iterable[Any]:
-        """Return an iterable over the items of anything."""
-        return x if self.observation.off else containers.iterate(self, x)
+    def _count(self, c: Counted) -> None:
+        """Take note of an addition to a number in an entry."""
+        if not self.observation.off:
+            self.observation.additions.note(c.holder, c.key, c.value, c.operation, c.operand, c.what)
 
     def mapping(self, x: Any) -> Mapping[Any, Any]:
         """Return a mapping that is unpacked."""
@@ -172,93 +140,17 @@ class Observer:
 
     def binary(self, op: str, a: Any, b: Any) -> Any:
         """Apply a binary operator."""
-        if self.observation.off or type(a) in _SCALARS and type(b) in _SCALARS:
-            return BINARY[op](plain(a), plain(b))
-        return self._operator(op, a, b, BINARY[op], None)
+        return self.operator(BINARY[op], a, b)
 
     def inplace(self, op: str, a: Any, b: Any) -> Any:
         """Apply a binary operator in place, where the operand has such a one."""
         if type(a) is Counted:
-            return stores.applied(self, op, INPLACE[op], a, b)
-        if self.observation.off or type(a) in _SCALARS and type(b) in _SCALARS:
-            return INPLACE[op](plain(a), plain(b))
-        if cards.reads(self.observation.tape, f"the operator {op}=", a, b):
-            return INPLACE[op](a, b)
-        if issubclass(type(a), np.ndarray):
-            return operations.inplace(self, INPLACE[op], BINARY[op], a, b)
-        kind = type(a)
-        if kind in containers.MUTABLE:
-            return containers.inplace(self, op, a, b, INPLACE[op])
-        return self._operator(op, a, b, INPLACE[op], f"__i{_SPECIAL[op]}__")
-
-    def _operator(self, op: str, a: Any, b: Any, native: Callable[[Any, Any], Any], own: str | None) -> Any:
-        if isinstance(a, ComputedNumber) or isinstance(b, ComputedNumber):
-            found = operations.of_numbers(self, BINARY[op], a, b)
-            if found is not NotImplemented:
-                return found
-            a, b = settled((a, b), op)
-        if issubclass(type(a), Variable) or issubclass(type(b), Variable):
-            return self._of_variables(native, a, b)
-        if cards.reads(self.observation.tape, f"the operator {op}", a, b):
-            return native(a, b)
-        if issubclass(type(a), np.ndarray) or issubclass(type(b), np.ndarray):
-            return operations.binary(self, native, a, b)
-        name = _SPECIAL[op]
-        tries = _tries(a, b, f"__{name}__", f"__r{name}__")
-        if own is not None:
-            tries.insert(0, (a, b, own))
-        if not _any_in_python(tries):
-            for x in (a, b):
-                if op == "%" or type(x) not in (list, tuple):
-                    containers.look(self, x)
-                elif type(x) is list:
-                    self.observation.items(x, containers.name_of(x))
-            if op == "%" and type(a) is str:
-                b = tuple([texts.shown(self, x) for x in b]) if type(b) is tuple else b if type(b) is dict else (
-                    texts.shown(self, b))
-            with self.observation.tape.net:
-                made = native(a, b)
-            return self.observation.fresh(made) if type(made) in containers.MUTABLE else made
-        result = self._first_result(tries)
-        return native(a, b) if result is NotImplemented else result
-
-    def _first_result(self, tries: list[_Try]) -> Any:
-        """Return the result of the first special method that implements its operands, else NotImplemented."""
-        for x, y, special in tries:
-            found = lookup.find(self, type(x), special)
-            if isinstance(found, types.FunctionType):
-                result = self.call(found, x, y)
-            elif found is MISSING:
-                continue
-            else:
-                with self.observation.tape.net:
-                    result = found(x, y)
-            if result is not NotImplemented:
-                return result
-        return NotImplemented
-
-    def _of_variables(self, native: Callable[..., Any], *operands: Any) -> Any:
-        """Apply an operator of Variables, which is a recorded function."""
-        for x in operands:
-            if isinstance(x, (list, dict)):
-                containers.look(self, x)
-        return native(*operands)
+            return container_methods.applied(self, op, INPLACE[op].function, a, b)
+        return self.operator(INPLACE[op], a, b)
 
     def unary(self, op: str, a: Any) -> Any:
         """Apply a unary operator."""
-        if self.observation.off or type(a) in _SCALARS:
-            return UNARY[op](plain(a))
-        if isinstance(a, ComputedNumber):
-            found = operations.of_numbers(self, UNARY[op], a)
-            return UNARY[op](settled(a, op)) if found is NotImplemented else found
-        if issubclass(type(a), Variable):
-            return self._of_variables(UNARY[op], a)
-        if cards.reads(self.observation.tape, f"the operator {op}", a):
-            return UNARY[op](a)
-        if issubclass(type(a), np.ndarray):
-            return operations.unary(self, UNARY[op], a)
-        found = lookup.find(self, type(a), _ONE_OPERAND[op])
-        return self.call(found, a) if isinstance(found, types.FunctionType) else UNARY[op](a)
+        return self.operator(UNARY[op], a)
 
     def compare(self, op: str, a: Any, b: Any) -> Any:
         """Compare two values."""
@@ -270,52 +162,83 @@ class Observer:
         if op == "in" or op == "not in":
             found = a in b if o.off else containers.contains(self, b, a)
             return found if op == "in" else not found
-        if o.off or type(a) in _SCALARS and type(b) in _SCALARS:
-            return COMPARE[op](plain(a), plain(b))
-        if isinstance(a, ComputedNumber) or isinstance(b, ComputedNumber):
-            found = operations.of_numbers(self, COMPARE[op], a, b)
+        return self.operator(COMPARE[op], a, b)
+
+    def operator(self, op: Operator, *operands: Any) -> Any:
+        """Apply any operator."""
+        o, kinds = self.observation, [*map(type, operands)]
+        if o.off:
+            return op.function(*map(plain, operands))
+        if IMMUTABLE.issuperset(kinds):
+            return op.function(*operands)
+        is_array = [issubclass(kind, np.ndarray) for kind in kinds]
+        is_written = bool(op.own) and (is_array[0] or kinds[0] in containers.MUTABLE)
+        if not is_written and any([issubclass(kind, ComputedNumber) for kind in kinds]):
+            found = operations.of_numbers(self, op, *operands)
             if found is not NotImplemented:
                 return found
-            a, b = settled((a, b), op)
-        if issubclass(type(a), Variable) or issubclass(type(b), Variable):
-            return self._of_variables(COMPARE[op], a, b)
-        if cards.reads(self.observation.tape, f"the operator {op}", a, b):
-            return COMPARE[op](a, b)
-        if issubclass(type(a), np.ndarray) or issubclass(type(b), np.ndarray):
-            return operations.binary(self, COMPARE[op], a, b)
-        tries = _tries(a, b, *_COMPARED[op])
-        if not _any_in_python(tries):
-            for x in (a, b):
-                containers.look(self, x)
+            operands = settled(operands, op.sign)
+        if not is_written and any([issubclass(kind, Variable) for kind in kinds]):
+            return self.of_variables(op.function, *operands)
+        if cards.reads(o.tape, f"the operator {op.sign}{'=' * bool(op.own)}", *operands):
+            return op.function(*operands)
+        if any(is_array) and (is_array[0] or not is_written):
+            return operations.operator_of_arrays(self, op, *operands)
+        return container_methods.inplace(self, op, *operands) if is_written else self._operator_of_objects(op, operands)
+
+    def _operator_of_objects(self, op: Operator, operands: tuple[Any, ...]) -> Any:
+        tries = op.tries(*operands)
+        if not any([isinstance(getattr(type(x), method, None), types.FunctionType) for x, _, method in tries]):
+            for x in operands:
+                if op.plain.sign in ("+", "*") and type(x) in (list, tuple):  # whose items it takes as they are
+                    containers.look_at_items(self, x)
+                else:
+                    containers.look(self, x)
+            if op.plain.sign == "%" and type(operands[0]) is str:
+                a, b = operands
+                operands = a, tuple([texts.shown(self, x) for x in b]) if type(b) is tuple else (
+                    b if type(b) is dict else texts.shown(self, b))
             with self.observation.tape.net:
-                return COMPARE[op](a, b)
-        result = self._first_result(tries)
-        if result is not NotImplemented:
-            return result
-        if op == "==":
-            return a is b
-        return a is not b if op == "!=" else COMPARE[op](a, b)
+                made = op.function(*operands)
+            return self.observation.fresh(made) if type(made) in containers.MUTABLE else made
+        for x, others, method in tries:
+            found = lookup.find(self, type(x), method)
+            if found is MISSING:
+                continue
+            if isinstance(found, types.FunctionType):
+                result = self.call(found, x, *others)
+            else:
+                with self.observation.tape.net:
+                    result = found(x, *others)
+            if result is not NotImplemented:
+                return result
+        if op.sign in ("==", "!="):
+            return (operands[0] is operands[1]) is (op.sign == "==")
+        return op.function(*operands)
+
+    def of_variables(self, function: Callable[..., Any], *operands: Any) -> Any:
+        """Apply an operator of Variables, which is a recorded function."""
+        for x in operands:
+            if isinstance(x, (list, dict)):
+                containers.look(self, x)
+        return function(*operands)
 
     def operand(self, x: Any) -> Any:
         """Take note of an operand of a chained comparison, which Python itself makes."""
-        if type(x) not in _SCALARS and not self.observation.off:
+        if type(x) not in IMMUTABLE and not self.observation.off:
             if isinstance(x, (np.generic, np.dtype)) or is_plain(x):
                 return x
             self.observation.note(f"a chained comparison has a {type(x).__name__} as an operand, which is not "
                                   "observed; compare two at a time")
         return x
 
-    def truth(self, x: Any) -> bool:
-        """Return the truth of a value."""
-        if type(x) in _SCALARS or self.observation.off:
-            return bool(x)
-        return containers.truth(self, x)
+    truth = containers.truth
 
     def seen(self, x: Any) -> Any:
         """Return a value whose truth Python looks at next."""
         self.truth(x)
         kind = type(x)
-        if kind not in _SCALARS and any(isinstance(getattr(kind, name, None), types.FunctionType)
+        if kind not in IMMUTABLE and any(isinstance(getattr(kind, name, None), types.FunctionType)
                                         for name in ("__bool__", "__len__")) and not issubclass(type(x), Variable):
             self.observation.note(f"the truth of a {kind.__name__} is asked for by `and` or `or`, whose Python is not "
                                   "observed there; use `if`")
@@ -325,7 +248,7 @@ class Observer:
         """Format a value, as in an f-string."""
         if conversion:
             x = texts.text(self, {"r": repr, "s": str, "a": ascii}[conversion], x)
-        if type(x) in _SCALARS or self.observation.off:
+        if type(x) in IMMUTABLE or self.observation.off:
             return format(x, spec)
         return texts.text(self, format, x, spec)
 
@@ -337,10 +260,6 @@ class Observer:
                 type(function) is types.BuiltinFunctionType and function in builtin_functions.OF_FRAMES):
             return function(*map(plain, args), **{name: plain(x) for name, x in kwargs.items()})
         return calls.call(self, function, args, kwargs)
-
-    def super(self, cls: type, x: Any) -> Any:
-        """Return ``super()`` of a method."""
-        return super(cls, x)
 
     def function(self, made: Any) -> Any:
         """Take note of a function that the copy has made, with its closure."""
@@ -375,7 +294,7 @@ class Observer:
 
     def _matched(self, x: Any, names: tuple[str, ...]) -> None:
         kind = type(x)
-        if kind in _SCALARS:
+        if kind in IMMUTABLE:
             return
         if issubclass(type(x), (np.ndarray, Variable)):
             operations.identity(self, x, None)
@@ -418,18 +337,6 @@ class Observer:
         if module is not None:
             self.observation.entry(sys.modules, name, module, f"the module {name}")
         return module
-
-
-def _tries(a: Any, b: Any, mine: str, theirs: str) -> list[_Try]:
-    """Return the special methods of an operator, in the order in which Python tries them."""
-    tries = [(a, b, mine), (b, a, theirs)]
-    if type(b) is not type(a) and issubclass(type(b), type(a)):
-        tries.reverse()
-    return tries
-
-
-def _any_in_python(tries: list[_Try]) -> bool:
-    return any(isinstance(getattr(type(x), special, None), types.FunctionType) for x, _, special in tries)
 
 
 def _settle(entries: dict[str, Any], name: str, value: Any) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....variable import Variable
-from ...arrays import numpy_calls
+from ...arrays import cards, numpy_calls
 from ...arrays.captured import owner
 from ...arrays.picked import copied, is_mask
 from ...arrays.written import with_item
@@ -27,35 +27,25 @@ from ...trees import array_of
 from .. import numpy_nodes
 from ..effects import refilled
 from ..numpy_nodes import by_python
+from ..own_functions import GENERATORS
 from .c_code import unknown, wrapped
+from .operators import INPLACE, Operator
 
 if TYPE_CHECKING:
     from .observer import Observer
 
-UFUNCS: dict[Any, Any] = {
-    operator.add: np.add, operator.sub: np.subtract, operator.mul: np.multiply, operator.truediv: np.true_divide,
-    operator.floordiv: np.floor_divide, operator.mod: np.remainder, operator.pow: np.power, operator.matmul: np.matmul,
-    operator.and_: np.bitwise_and, operator.or_: np.bitwise_or, operator.xor: np.bitwise_xor,
-    operator.lshift: np.left_shift, operator.rshift: np.right_shift, operator.neg: np.negative,
-    operator.pos: np.positive, operator.invert: np.invert, operator.eq: np.equal, operator.ne: np.not_equal,
-    operator.lt: np.less, operator.le: np.less_equal, operator.gt: np.greater, operator.ge: np.greater_equal}
-_FREE = frozenset(("shape", "dtype", "ndim", "size", "nbytes", "itemsize", "device", "__doc__", "__class__",
-                   "__array_priority__"))
+_FREE = cards.FREE | {"__doc__", "__array_priority__"}
 _HARMLESS = {np.shape, np.ndim, np.size, np.result_type, np.iscomplexobj, np.isrealobj, np.broadcast_shapes,
              np.can_cast, np.promote_types, np.isscalar, np.issubdtype, np.min_scalar_type, np.finfo, np.iinfo}
 _OF_MEMORY = {np.may_share_memory, np.shares_memory}
 _LIKE = {np.zeros_like, np.ones_like, np.empty_like, np.full_like}
 _UNSET = {np.empty, np.empty_like}
-_CONVERSIONS = {np.array: "array", np.asarray: "asarray", np.ascontiguousarray: "ascontiguousarray"}
 _WRITING = {np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis}  # to their first argument
 _IN_PLACE = frozenset(("fill", "sort", "partition", "resize", "put", "setflags", "setfield", "__setitem__",
-                       "__delitem__", "__setstate__", *(f"__i{name}__" for name in (
-                           "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
-                           "lshift", "rshift"))))
+                       "__delitem__", "__setstate__", *[op.own for op in INPLACE.values()]))
 _VIEWS = frozenset(("__getitem__", "reshape", "transpose", "swapaxes", "squeeze", "ravel", "view", "T", "real", "imag",
-                    "diagonal", "mT"))
-_VIEWING = {np.reshape, np.transpose, np.swapaxes, np.squeeze, np.ravel, np.expand_dims, np.moveaxis, np.rollaxis,
-            np.broadcast_to, np.asarray, np.ascontiguousarray, np.flip, np.atleast_1d, np.atleast_2d, np.diagonal}
+                    "diagonal", "mT", "expand_dims", "moveaxis", "rollaxis", "broadcast_to", "asarray",
+                    "ascontiguousarray", "flip", "atleast_1d", "atleast_2d"))  # methods, attributes and functions
 _OPAQUE = frozenset(("data", "ctypes", "flat", "base", "strides", "flags", "__array_interface__", "__array_struct__"))
 _OUTSIDE_MODULES = ("numpy.lib._npyio_impl", "numpy.lib._format_impl", "numpy.testing")
 _GLOBAL_STATE = frozenset(("seterr", "geterr", "seterrcall", "set_printoptions", "get_printoptions", "save", "load",
@@ -71,23 +61,21 @@ def is_function(f: Any) -> bool:
     if isinstance(f, (types.BuiltinFunctionType, types.FunctionType)):
         module = getattr(f, "__module__", None) or ""
         return module.partition(".")[0] == "numpy" and not isinstance(
-            getattr(f, "__self__", None), (np.ndarray, np.generic, np.random.RandomState, np.random.Generator, type,
-                                           np.ufunc, np.dtype, np.random.BitGenerator))
+            getattr(f, "__self__", None), (*GENERATORS, np.ndarray, np.generic, np.ufunc, np.dtype, type))
     return type(f).__name__ == "cython_function_or_method"
 
 
-def _arrays_in(tree: Any, found: list[Any]) -> list[Any]:
-    """Append the arrays and Variables in a tree of arguments."""
+def _arrays_in(k: Observer, tree: Any, found: list[Any]) -> list[Any]:
+    """Append the arrays and Variables in a tree of arguments, whose lists NumPy reads."""
     if issubclass(type(tree), (np.ndarray, Variable)):
         found.append(tree)
-    elif isinstance(tree, (tuple, list)):
-        for x in tree:
-            _arrays_in(x, found)
-    elif type(tree) is dict:
-        for x in tree.values():
-            _arrays_in(x, found)
-    elif type(tree) is slice:
-        _arrays_in((tree.start, tree.stop, tree.step), found)
+        return found
+    if type(tree) is list:
+        k.observation.items(tree, "a list")
+    parts = tree if isinstance(tree, (tuple, list)) else tree.values() if type(tree) is dict else (
+        tree.start, tree.stop, tree.step) if type(tree) is slice else ()
+    for x in parts:
+        _arrays_in(k, x, found)
     return found
 
 
@@ -140,16 +128,6 @@ class _Operation:
         return self.fn(*self.args, **self.kwargs)
 
 
-@dataclass(frozen=True)
-class _Method:
-    """A method of arrays as a function."""
-
-    name: str
-
-    def __call__(self, array: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(array, self.name)(*args, **kwargs)
-
-
 def _apply(k: Observer, operation: _Operation, fn: Callable[..., Any] | None = None, operands: Any = None) -> Any:
     """Do an operation on the arrays in ``operands``, which are its arguments; replays apply ``fn`` in its place."""
     o, name, written = k.observation, operation.name, operation.written
@@ -159,8 +137,7 @@ def _apply(k: Observer, operation: _Operation, fn: Callable[..., Any] | None = N
     tape = o.tape
     operation.args, operation.kwargs = _plain(operation.args, name), _plain(operation.kwargs, name)
     operands = (operation.args, operation.kwargs) if operands is None else operands
-    _look_at_containers(k, operands)
-    arrays = _arrays_in(operands, [])
+    arrays = _arrays_in(k, operands, [])
     if _is_refused(k, name, arrays, [x for x in written if operation.rewrite is None or not tape.is_value(x)]):
         return operation()
     known = next((x for x in arrays if tape.is_value(x) or tape.is_taken(x)), None)
@@ -207,22 +184,13 @@ def _rewrite(k: Observer, operation: _Operation, before: Any) -> Any:
     if found is not None or len(places) != 1 or "out" in operation.kwargs:  # else it would be written to twice
         return found
     position = places[0]
-    args = (*operation.args[:position], before, *operation.args[position + 1:])
-    fn = _Writing(operation.fn, position)
-    return by_python(k.observation.tape, operation.name, fn, args, operation.kwargs, fn(*args, **operation.kwargs))
+    args, native = (*operation.args[:position], before, *operation.args[position + 1:]), operation.fn
 
-
-@dataclass(frozen=True)
-class _Writing:
-    """A function that writes to an argument, as one that returns what it makes of that."""
-
-    fn: Callable[..., Any]
-    position: int
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        written = args[self.position].copy()
-        self.fn(*args[:self.position], written, *args[self.position + 1:], **kwargs)
+    def fn(*args: Any, **kwargs: Any) -> Any:
+        written = args[position].copy()
+        native(*args[:position], written, *args[position + 1:], **kwargs)
         return written
+    return by_python(k.observation.tape, operation.name, fn, args, operation.kwargs, fn(*args, **operation.kwargs))
 
 
 def look(k: Observer, fn: Callable[[Any], Any], array: Any, name: str) -> Any:
@@ -230,11 +198,10 @@ def look(k: Observer, fn: Callable[[Any], Any], array: Any, name: str) -> Any:
     return _apply(k, _Operation(name, fn, (array,)))
 
 
-def of_numbers(k: Observer, native: Callable[..., Any], *operands: Any) -> Any:
+def of_numbers(k: Observer, op: Operator, *operands: Any) -> Any:
     """Apply an operator to numbers of which one is computed; NotImplemented if that cannot be recorded."""
-    is_arithmetic = native in UFUNCS and not k.observation.off
-    on_arrays = functools.partial(unary if len(operands) == 1 else binary, k, native) if is_arithmetic else None
-    return numpy_nodes.of_numbers(k.observation.tape, native, operands, on_arrays)
+    on_arrays = functools.partial(operator_of_arrays, k, op.plain)
+    return numpy_nodes.of_numbers(k.observation.tape, op.plain.function, operands, on_arrays)
 
 
 def _plain(tree: Any, name: str, kinds: Any = np.floating) -> Any:
@@ -281,18 +248,6 @@ def _apply_to_others(k: Observer, native: Callable[[], Any], outside: list[Any],
     return result if any(result is x for x in written) else constant(k, result)
 
 
-def _look_at_containers(k: Observer, tree: Any) -> None:
-    """Take note that NumPy reads the items of lists from outside."""
-    if isinstance(tree, (tuple, list)):
-        if type(tree) is list:
-            k.observation.items(tree, "a list")
-        for x in tree:
-            _look_at_containers(k, x)
-    elif type(tree) is dict:
-        for x in tree.values():
-            _look_at_containers(k, x)
-
-
 def _is_own(k: Observer, array: Any) -> bool:
     return array in k.observation.tape.constants or k.observation.tape.written.owns(array)
 
@@ -325,33 +280,22 @@ def _foreign(x: Any) -> bool:
     return not isinstance(x, (np.ndarray, np.generic, int, float, complex, str, bytes, list, tuple, type(None)))
 
 
-def binary(k: Observer, native: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
-    """Apply a binary operator of which an operand is an array."""
-    if _foreign(a) or _foreign(b):
-        k.observation.note(f"an operator of NumPy's is applied to a {type(b if _foreign(b) else a).__name__}")
-        return native(a, b)
-    ufunc = UFUNCS.get(native)
+def operator_of_arrays(k: Observer, op: Operator, *operands: Any) -> Any:
+    """Apply an operator of which an operand is an array; one that writes to an array if it is the first."""
     tape = k.observation.tape
-    return _apply(k, _Operation(
-        f"numpy.{ufunc.__name__ if ufunc else native.__name__}", native, (a, b),
-        record=None if ufunc is None else lambda: numpy_calls.of_ufunc(tape, ufunc, (a, b))))
+    if op.own and issubclass(type(operands[0]), np.ndarray):
+        a, b = operands[0], _plain(operands[1], op.function.__name__)
 
-
-def inplace(k: Observer, native: Callable[[Any, Any], Any], plain: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
-    """Apply an operator in place to an array; ``plain`` is the one that makes a new array."""
-    tape, ufunc, b = k.observation.tape, UFUNCS.get(plain), _plain(b, native.__name__)
-
-    def rewrite(x: Any) -> Any:
-        made = None if ufunc is None else numpy_calls.of_ufunc(tape, ufunc, (x, b))
-        return made if made is not None and made.dtype == x.dtype and made.shape == x.shape else None
-    return _apply(k, _Operation(native.__name__, native, (a, b), written=(a,), rewrite=rewrite))
-
-
-def unary(k: Observer, native: Callable[[Any], Any], a: Any) -> Any:
-    """Apply a unary operator to an array."""
-    ufunc = UFUNCS[native]
-    return _apply(k, _Operation(f"numpy.{ufunc.__name__}", native, (a,),
-                                record=lambda: numpy_calls.of_ufunc(k.observation.tape, ufunc, (a,))))
+        def rewrite(x: Any) -> Any:
+            made = numpy_calls.of_ufunc(tape, op.ufunc, (x, b))
+            return made if made is not None and made.dtype == x.dtype and made.shape == x.shape else None
+        return _apply(k, _Operation(op.function.__name__, op.function, (a, b), written=(a,), rewrite=rewrite))
+    odd = [x for x in operands if _foreign(x)]
+    if odd:
+        k.observation.note(f"an operator of NumPy's is applied to a {type(odd[-1]).__name__}")
+        return op.function(*operands)
+    return _apply(k, _Operation(f"numpy.{op.ufunc.__name__}", op.function, operands,
+                                record=lambda: numpy_calls.of_ufunc(tape, op.ufunc, operands)))
 
 
 def identity(k: Observer, a: Any, b: Any) -> None:
@@ -393,7 +337,7 @@ def attribute(k: Observer, x: Any, name: str) -> Any:
         elif not k.observation.off:
             k.observation.note(f".{name} of an array may be used to read or write its memory, which is not observed")
         return getattr(x, name)
-    record = (lambda: numpy_calls.of_attribute(tape, name, x)) if name in numpy_calls.ATTRIBUTES else None
+    record = (lambda: numpy_calls.of_function(tape, np.transpose, (x,))) if name == "T" else None
     return _apply(k, _Operation(f".{name}", operator.attrgetter(name), (x,), record=record, view=name in _VIEWS))
 
 
@@ -442,12 +386,14 @@ def method(k: Observer, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[s
     tape, args, kwargs = k.observation.tape, _plain(args, f".{name}"), _plain(kwargs, f".{name}")
     if name == "__len__":
         return len(x)
-    written = (x,) if name in _IN_PLACE or name == "byteswap" and (args or kwargs) else tuple(
-        [y for y in (kwargs.get("out"),) if y is not None])
+    written = (x,) if name in _IN_PLACE or name == "byteswap" and (args or kwargs) else _written(kwargs)
     is_known = name in numpy_calls.METHODS or name == "dot"
     record = (lambda: numpy_calls.of_method(tape, name, x, args, kwargs)) if is_known else None
     label = f".{name}" if not name.startswith("__") else f"{name}()"
-    return _apply(k, _Operation(label, _Method(name), (x, *args), kwargs, record, written, name in _VIEWS))
+
+    def fn(array: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(array, name)(*args, **kwargs)
+    return _apply(k, _Operation(label, fn, (x, *args), kwargs, record, written, name in _VIEWS))
 
 
 def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -459,13 +405,10 @@ def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
         return f(*map(plain, args), **kwargs)
     if name in _GLOBAL_STATE or (getattr(f, "__module__", None) or "").startswith(_OUTSIDE_MODULES):
         return unknown(k, f, args, kwargs)
-    try:
-        known = f if f.__hash__ is not None else None
-    except TypeError:
-        known = None
+    known = None if type(f).__hash__ is None else f
     if known in _HARMLESS:
         return f(*[x.kusari_value if isinstance(x, ComputedNumber) else x for x in args], **kwargs)
-    if known in _OF_MEMORY and any(not _is_own(k, x) for x in _arrays_in(args, [])):
+    if known in _OF_MEMORY and any(not _is_own(k, x) for x in _arrays_in(k, args, [])):
         o.note(f"numpy.{name} asks where arrays lie in memory, which may be elsewhere in every call")
         return f(*args, **kwargs)
     args, kwargs = tuple([wrapped(k, x) for x in _plain(args, f"numpy.{name}")]), _plain(kwargs, f"numpy.{name}")
@@ -479,22 +422,19 @@ def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     if known in _LIKE and args and isinstance(args[0], (np.ndarray, Variable)):  # of which only the type counts
         args = (array_of(args[0]), *args[1:])
         return _apply(k, _Operation(f"numpy.{name}", fn, args, kwargs), operands=(args[1:], kwargs))
-    out = kwargs.get("out")
+    record = functools.partial(numpy_calls.of_function, tape, f, args, kwargs)
     by_place = args[:1] if known in _WRITING else args[f.nin:] if isinstance(f, np.ufunc) else ()
-    written = tuple([x for x in (*(out if isinstance(out, tuple) else (out,)), *by_place) if x is not None])
+    written = _written(kwargs, *by_place)
+    return _apply(k, _Operation(f"numpy.{name}", fn, args, kwargs, record, written, name in _VIEWS), f)
 
-    def record() -> Any:
-        if isinstance(f, np.ufunc):
-            return numpy_calls.of_ufunc(tape, f, args) if not kwargs and len(args) == f.nin else None
-        if known in _CONVERSIONS and args and isinstance(args[0], np.ndarray):
-            return numpy_calls.of_conversion(tape, _CONVERSIONS[known], args[0], args[1:], kwargs)
-        return numpy_calls.of_function(tape, f, args, kwargs)
-    return _apply(k, _Operation(f"numpy.{name}", fn, args, kwargs, record, written, known in _VIEWING), f)
+
+def _written(kwargs: dict[str, Any], *more: Any) -> tuple[Any, ...]:
+    """Return the arrays that NumPy writes to: its argument ``out``, and others."""
+    out = kwargs.get("out")
+    return tuple([x for x in (*(out if isinstance(out, tuple) else (out,)), *more) if x is not None])
 
 
 def ufunc_method(k: Observer, ufunc: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a method of a universal function: ``np.add.reduce``, ``np.add.at`` …"""
-    out = kwargs.get("out")
-    written = (*(out if isinstance(out, tuple) else (out,)), *(args[:1] if name == "at" else ()))
     return _apply(k, _Operation(f"numpy.{ufunc.__name__}", getattr(ufunc, name), args, kwargs,
-                                written=tuple([x for x in written if x is not None])))
+                                written=_written(kwargs, *(args[:1] if name == "at" else ()))))

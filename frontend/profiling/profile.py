@@ -17,11 +17,11 @@ from typing import Any
 from kusari.runtime.frame import Layout
 from kusari.runtime.timed_rows import RowTimer, Timing
 
-from ... import progress, tape
-from ...callsite import short, user_location
-from ...explanation import Explanation, Section, Table
-from ...function_hook import FunctionHook
-from ..step.reduction import FINISH, START
+from .. import progress, tape
+from ..callsite import short, user_location
+from ..explanation import Explanation, Section, Table
+from ..function_hook import FunctionHook
+from ..static.step.reduction import FINISH, START
 from .events import BACKWARD, CALL, FORWARD, KERNEL, PYTHON, REDUCTION, Event, own_times, trace, write
 
 MOST_EVENTS_ROWS = 1_000_000  # kept; later ones are counted only
