@@ -81,6 +81,8 @@ class Written:
 
     def applied(self, tape: Tape, function: FunctionNode, inputs: Any, outputs: Any, keeps_any: bool) -> None:
         """Note the arrays that the gradient of a function reads; one of the user's may keep any."""
+        if tape.observation is None:
+            return
         if keeps_any or config.enable_backprop and any([v.requires_grad for v in inputs]):
             for variables, indexes in ((inputs, function._input_indexes_to_retain),
                                        (outputs, function._output_indexes_to_retain)):

@@ -124,8 +124,7 @@ class Tape:
         values = tuple([v for v in found if v is not None])
         if self.fault is not None or len(values) < len(found):
             return
-        if self.observation is not None:
-            self.written.applied(self, function, inputs, outputs, runs_users_python(function))
+        self.written.applied(self, function, inputs, outputs, runs_users_python(function))
         record = getattr(function, "record", None)
         if record is not None:
             record(self, values, outputs)

@@ -192,15 +192,12 @@ def write(k: Observer, x: Any, key: Any, value: Any) -> None:
     o = k.observation
     kind = type(x)
     deletes = value is MISSING
-    follows = issubclass(kind, np.ndarray) or kind in _FOLLOWING and type(key) is not slice and not o.off
-    value = value if follows else settled(value, "a store")
-    if follows and not issubclass(kind, np.ndarray):
-        o.holds(value, functools.partial(settle, x))
+    value = _followed(k, x, key, value)
     if o.off or cards.reads(o.tape, "an assignment to items", x):
         _native(x, key, value)
     elif issubclass(kind, np.ndarray):
         operations.set_item(k, x, key, value)
-    elif type(value) is np.ndarray and o.is_outside(x) and o.owns(value) and _has(x, key, value):
+    elif type(value) is np.ndarray and _is_there(o, x, key, value):
         read(k, x, key)  # as after `x[key] += 1`
     elif kind not in MUTABLE and lookup.call_own(k, x, "__delitem__" if deletes else "__setitem__", key, *(
             () if deletes else (value,))) is not MISSING:
@@ -235,8 +232,21 @@ def settle(x: Any) -> None:
             x[key] = plain
 
 
-def _has(x: Any, key: Any, value: Any) -> bool:
-    """Whether an object is an item of a list or a dictionary already."""
+def _followed(k: Observer, x: Any, key: Any, value: Any) -> Any:
+    """Return a value that is about to be stored, with plain numbers where those of ``x`` cannot be followed."""
+    o, kind = k.observation, type(x)
+    if issubclass(kind, np.ndarray):
+        return value
+    if kind not in _FOLLOWING or type(key) is slice or o.off:
+        return settled(value, "a store")
+    o.holds(value, functools.partial(settle, x))
+    return value
+
+
+def _is_there(o: Any, x: Any, key: Any, value: Any) -> bool:
+    """Whether an array from outside is an item of a list or a dictionary from outside already."""
+    if not (o.is_outside(x) and o.owns(value)):
+        return False
     if type(x) is list:
         return type(key) is int and -len(x) <= key < len(x) and x[key] is value
     return type(x) is dict and type(key) in (int, str) and x.get(key) is value
