@@ -50,6 +50,15 @@ class Picked:
         if self._picks and (pick := self._picks.pop(id(array), None)) is not None:
             pick.record()
 
+    def settle_all(self, tree: Any) -> None:
+        """Give all such results in a tree their values."""
+        if self._picks:
+            for x in tree.values() if type(tree) is dict else tree:
+                if isinstance(x, (tuple, list, dict)):
+                    self.settle_all(x)
+                else:
+                    self.settle(x)
+
     def source(self, tape: Tape, mask: Any, result: Any) -> Any:
         """Return the array of which ``mask`` has picked ``result``; None if none is known."""
         pick = self._picks.get(id(result))

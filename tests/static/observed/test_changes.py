@@ -2,6 +2,9 @@
 from __future__ import annotations
 
 import collections
+import contextlib
+import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -286,6 +289,49 @@ def own_arrays_of_classes(decorate: Any) -> Any:
 def picked_elements_that_are_used(decorate: Any) -> Any:
     static = decorate(lambda x: F.tanh(x) * float(x[x > 0].sum()))
     return lambda i, x: static(x)
+
+
+PICKED: dict[str, Any] = {
+    "length": lambda x, p: len(p), "shape": lambda x, p: p.shape[0], "size": lambda x, p: p.size,
+    "of a Variable": lambda x, p: kusari.Variable(p).shape[0], "in a list": lambda x, p: len([p, x][0]),
+    "np.size": lambda x, p: np.size(p), "rows": lambda x, p: sum(1 for _ in x[x[:, 0] > 0]),
+    "in a tuple": lambda x, p: np.concatenate((p, p)).shape[0], "nothing": lambda x, p: 1,
+    "put elsewhere": lambda x, p: x.copy().__setitem__(x > 0.5, p[:1]) or 1,
+}
+
+
+@pytest.mark.parametrize("use", PICKED.values(), ids=list(PICKED))
+def test_picked_elements(use: Any) -> None:
+    def program(decorate: Any) -> Any:
+        static = decorate(lambda x: F.tanh(x) * float(use(x, x[x > 0])))
+        return lambda i, x: static(x)
+    program.__module__ = __name__
+    check(program)
+
+
+@pytest.mark.parametrize("how", ["fault", "exception"])
+def test_numbers_are_plain_after_a_call_that_is_not_followed(how: str) -> None:
+    log: list[Any] = []
+    kept: dict[str, Any] = {}
+
+    class Kept:
+        pass
+    o: Any = Kept()
+
+    @kusari.static_graph
+    def f(x: Any) -> Any:
+        value = float(F.sum(F.tanh(x)).array)
+        log.append(value)
+        kept["a"], o.value, o.pair = value, value, (value, [value])
+        if how == "exception":
+            raise KeyError("mine")
+        return F.tanh(x) * math.sqrt(abs(value))
+    for i in range(2):
+        with warnings.catch_warnings(), contextlib.suppress(KeyError):
+            warnings.simplefilter("ignore")
+            f(np.full((2, 2), i + 1, "f"))
+        found = [log[-1], kept["a"], o.value, o.pair[0], o.pair[1][0]]
+        assert [type(v) for v in found] == [float] * 5 and len(set(found)) == 1
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -259,6 +259,8 @@ class Observer:
         if self.observation.off and not (
                 type(function) is types.BuiltinFunctionType and function in builtin_functions.OF_FRAMES):
             return function(*map(plain, args), **{name: plain(x) for name, x in kwargs.items()})
+        if not self.observation.off:
+            self.observation.tape.picked.settle_all((args, kwargs))
         return calls.call(self, function, args, kwargs)
 
     def function(self, made: Any) -> Any:

@@ -317,6 +317,8 @@ def identity(k: Observer, a: Any, b: Any) -> None:
 
 def attribute(k: Observer, x: Any, name: str) -> Any:
     """Read an attribute of an array."""
+    if not k.observation.off:
+        k.observation.tape.picked.settle(x)
     if name in _FREE or name.startswith("__") and name not in _OPAQUE:
         value = getattr(x, name)
         o = k.observation
@@ -371,6 +373,8 @@ def set_item(k: Observer, x: Any, key: Any, value: Any) -> None:
 def iterate(k: Observer, x: Any) -> Iterable[Any]:
     """Return an iterable over an array."""
     tape = k.observation.tape
+    if not k.observation.off:
+        tape.picked.settle(x)
     if x.ndim > 1 or x.ndim and x.size <= numpy_nodes.MOST_CHECKED_NODES and (tape.is_value(x) or tape.is_taken(x)):
         return (item(k, x, i) for i in range(x.shape[0]))
     if x.ndim:
