@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kusari.ir import Value
+
 from ... import functions as F
 from ...configuration import config
 from ...function_node import FunctionNode
@@ -35,6 +37,7 @@ class Written:
         self._own: dict[int, Any] = {}  # arrays that own their memory
         self._memory: dict[int, Any] = {}  # arrays that have been written to
         self._outside: dict[int, Any] = {}  # those of them that were there before the call
+        self.sources: list[Value] = []  # the values of these as they were
         self._read: dict[int, Any] = {}  # arrays that functions may read again, or write to
         self._numpy = False
 
@@ -120,6 +123,8 @@ class Written:
         if value is None or (known := tape.known(value)) is None:
             return None
         tape.constants.release(memory)
+        if not own and id(memory) not in self._outside and (source := tape.known(memory)) is not None:
+            self.sources.append(source)
         self._memory[id(memory)] = memory
         (self._own if own else self._outside)[id(memory)] = memory
         tape.alias(memory, known, views)

@@ -108,6 +108,15 @@ def picked(tape: Tape, array: Any, mask: Any) -> Any:
     return result
 
 
+def apart(nodes: Iterable[Node], outputs: tuple[Value, ...], sources: Iterable[Value],
+          where: str) -> tuple[tuple[Node, ...], tuple[Value, ...]]:
+    """Return nodes and results that read copies of ``sources``, which change before gradients may read them."""
+    copies = {v: Value(v.type, v.hint) for v in sources}
+    attrs = {"fn": np.copy, "spec": flatten(((np.zeros(0),), {}), []), "name": "numpy.copy", "errors": {}}
+    made = [Node(_op("numpy.copy"), (v,), (copy,), attrs, where) for v, copy in copies.items()]
+    return (*made, *[n.on(copies) for n in nodes]), tuple([copies.get(v, v) for v in outputs])
+
+
 def as_number(tape: Tape, name: str, number: Any, array: Any) -> Any:
     """Return the number that an array without axes is, as one that the trace follows; replays compare truth values."""
     if not isinstance(number, KINDS) or isinstance(number, int):  # of which code in C reads the value without a call

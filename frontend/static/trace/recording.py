@@ -19,6 +19,7 @@ from ..errors import Fault
 from ..guards.check import Checks
 from ..trees import array_of, flatten, parts_of
 from .bindings import Binding, ParameterBinding
+from .numpy_nodes import apart
 from .observation import Observation
 from .recorder import Tape
 
@@ -153,7 +154,8 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     distinct = tuple(dict.fromkeys(inputs))
     place = _place(tape, leaves, out_leaves, card)
     consts = tuple([(v, a.get() if is_cupy_array(a) else a) for v, a in tape.consts])
-    graph = Graph(name, distinct, tuple(tape.bindings), consts, tuple(tape.nodes), outputs)
+    nodes, outputs = apart(tape.nodes, outputs, tape.written.sources, tape.where or "")
+    graph = Graph(name, distinct, tuple(tape.bindings), consts, nodes, outputs)
     detached = tape.detached()
     first: dict[int, int] = {}
     same = {i: j for i, v in enumerate(out_leaves) if (j := first.setdefault(id(v), i)) != i}
