@@ -84,7 +84,8 @@ def _are_alike(a: Node, b: Node) -> bool:
     """Whether two nodes of one op do the same: functions of ours, or of NumPy's that Python runs."""
     if a.attrs.keys() == b.attrs.keys() == _OF_NUMPY:
         return all(a.attrs[name] == b.attrs[name] for name in ("fn", "spec"))
-    return a.op.key is not None and not a.has_effect and a.op.key(a.attrs) == b.op.key(b.attrs)
+    key = a.op.key
+    return key is not None and not a.has_effect and key(a.attrs) == key(b.attrs)
 
 
 def copied(tape: Tape, array: Any, mask: Any, source: Any) -> Any:

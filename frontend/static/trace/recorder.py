@@ -63,8 +63,7 @@ class Tape:
         self.constants, self.written, self.picked = Constants(), Written(), Picked()
         self._results: dict[int, Any] = {}  # weak references to results of functions, by identity
         self.keeps_results = False
-        self.computed = Detached()
-        self.aliases = Aliases()
+        self.computed, self.aliases = Detached(), Aliases()
         self._parameters: dict[int, Value] = {}
         self._states: dict[int, StateBinding] = {}
         self.outside: dict[int, Any] = {}  # arrays that the user's code has from elsewhere and that functions read
@@ -72,7 +71,6 @@ class Tape:
         self.net = Net(self)
         self._drawn: Any = None
         self.draws = False  # whether functions have drawn random numbers
-        self._initializing = False
         self._taken: dict[int, tuple[Any, Parameter]] = {}  # arrays of parameters, as the user's code has them
         self._parameter_views: dict[int, Any] = {}  # views of these, through which no gradient goes
         self.numbers, self.errors = Reader(functools.partial(told, self)), np.geterr()
@@ -85,7 +83,7 @@ class Tape:
         self._promised: set[int] = set()  # arrays that are the same at every call
         self.contents = Contents(self.note)
         self._made: dict[int, Parameter] = {}
-        self._first_arrays = False  # whether a parameter got its first array, perhaps by random numbers
+        self._initializing = self._first_arrays = False  # parameters get their first arrays, perhaps by random numbers
         self._leaves: list[Any] = []  # of the arguments
         self.arguments: dict[int, Any] = {}
         self.made_inside: Fault | None = None  # a function reads a parameter that the call has made
@@ -213,11 +211,14 @@ class Tape:
     def read(self, array: Any, what: str) -> None:
         """Called when anything but a function looks at the elements of an argument or a parameter."""
         if self.computed.has(array):
-            self.note(taken_out(what))
+            self._taken_out(what)
         kind = "a parameter" if id(array) in self._taken else (
             "an argument" if any(owner(array) is owner(array_of(x)) for x in self._leaves) else "a computed array")
         self.note(f"{what} reads elements of {kind}, and replays would not read again; use functions instead (shapes "
                   "and dtypes may be read freely), or do it outside the static function")
+
+    def _taken_out(self, what: str) -> None:
+        self.note(taken_out(what))
 
     def escape(self, variable: Variable, what: str) -> None:
         """Called when user code takes the data out of a Variable."""
@@ -227,7 +228,7 @@ class Tape:
             return
         if id(variable._array) in self._values or (
                 self.observation is not None and variable._array not in self.constants):
-            self.note(taken_out(what))
+            self._taken_out(what)
 
     report = record_report  # called by ``kusari.report``
 
