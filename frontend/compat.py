@@ -36,7 +36,7 @@ from typing import Any
 from . import compat_numpy, compat_six, environment, errors
 from .backends.chainerx import is_chainerx_array
 from .backends.cuda import GpuDevice
-from .compat_classes import ATTRIBUTES
+from .compat_classes import ATTRIBUTES, OF_AXES
 from .compat_modules import GatheredModules, serve, top_level, withdraw
 from .link import Link
 from .runtime_info import API_VERSION
@@ -67,10 +67,11 @@ def _device_id(link: Link) -> int | None:
     return link.device.device.id if isinstance(link.device, GpuDevice) else None
 
 
-# Attributes of Chainer's classes by which programs ask about ChainerX, and about cards.
+# Attributes of Chainer's classes by which programs ask about ChainerX, about cards, and about functions of images.
 _ATTRIBUTES: tuple[tuple[type, str, Any], ...] = (
     (Link, "_device_id", property(_device_id)),
     (Variable, "_has_chainerx_array", property(lambda variable: is_chainerx_array(variable._array))),
+    *OF_AXES,
 )
 _ROOTS = tuple(name for name in _NAMES if "." not in name)
 _lock = threading.Lock()

@@ -16,15 +16,37 @@ from . import functions as F
 from .elementwise import Elementwise, ElementwiseFunction, literal_of
 from .function_names import OPERATORS, class_name, number_text
 from .function_node import FunctionNode
+from .functions.array.resize_images import Bilinear
+from .functions.connection.convolution import ConvolutionND, DeconvolutionND
 from .functions.math import arithmetic
+from .functions.noise.dropout import Dropout
+from .functions.normalization.normalization import BatchNormalization
+from .functions.pooling.average_pooling import WindowSum
+from .functions.pooling.max_pooling import MaxPoolingND
 from .utils import CooMatrix, conv
 from .variable import as_variable
 from .variable_node import VariableNode
 
-__all__ = ["ATTRIBUTES", "find", "node_of"]
+__all__ = ["ATTRIBUTES", "OF_AXES", "find", "node_of"]
 
 # Attributes that code written for Chainer knows by another name: (class, its name there, its name here).
-ATTRIBUTES = ((VariableNode, "_rank", "rank"), (VariableNode, "_requires_grad", "requires_grad"))
+ATTRIBUTES = (
+    (VariableNode, "_rank", "rank"), (VariableNode, "_requires_grad", "requires_grad"),
+    (Dropout, "dropout_ratio", "ratio"), (BatchNormalization, "axis", "axes"), (BatchNormalization, "key_axis", "key"),
+)  # fmt: skip
+
+
+def _of_axis(name: str, axis: int) -> property:
+    return property(lambda node: getattr(node, name)[axis])
+
+
+# Attributes of Chainer's functions of images that are parts of tuples here: `sy` and `sx` are `stride`.
+_PARTS = {"stride": "sy sx", "pad": "ph pw", "dilate": "dy dx", "ksize": "kh kw", "out": "out_H out_W"}
+OF_AXES = tuple([
+    (cls, part, _of_axis(name, axis))
+    for cls, names in ((ConvolutionND, "stride pad dilate"), (DeconvolutionND, "stride pad dilate"),
+                       (MaxPoolingND, "stride pad ksize"), (WindowSum, "stride pad ksize"), (Bilinear, "out"))
+    for name in names.split() for axis, part in enumerate(_PARTS[name].split())])
 
 
 class _Known(type):

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from .backends.chainerx import from_chx, is_chainerx_array
+
 __all__ = ["Initializer", "get_fans"]
 
 
@@ -34,11 +36,14 @@ class Initializer:
         """Fill ``array`` in place."""
         raise NotImplementedError(f"{type(self).__name__} must override __call__(array), which fills it in place")
 
-    def _check_dtype(self, array: Any) -> None:
+    def _elements_of(self, array: Any) -> Any:
+        """Return what to fill, an array of NumPy's or CuPy's that shares its memory with an array of ChainerX's."""
+        array = from_chx(array) if is_chainerx_array(array) else array
         if self.dtype is not None and array.dtype != np.dtype(self.dtype):
             raise TypeError(
                 f"{type(self).__name__} was made for arrays of {np.dtype(self.dtype)}, but got one of {array.dtype}"
             )
+        return array
 
 
 def get_fans(shape: Sequence[int]) -> tuple[int, int]:

@@ -72,12 +72,12 @@ def only_assigned(users: Sequence[Node]) -> bool:
 
 def is_sum(node: Node) -> bool:
     """Whether a node only adds up values of one type, each once."""
-    if node.op.name != "map" or any(v.type != node.output.type for v in node.inputs):
+    expr: Expr = node.attrs["expr"] if node.op.name == "map" else Arg(0)
+    if not isinstance(expr, Call) or expr.fn != "add" or any(v.type != node.output.type for v in node.inputs):
         return False
-    expr: Expr = node.attrs["expr"]
     terms: set[Any] = fold(expr, lambda e: {e if isinstance(e, Arg) else None}, lambda fn, xs: (
         xs[0] | xs[1] if fn == "add" and len(xs) == 2 and xs[0].isdisjoint(xs[1]) else {None}))
-    return isinstance(expr, Call) and None not in terms
+    return None not in terms
 
 
 def sum_tree(analysis: Analysis, root: int) -> tuple[set[int], list[Value]]:

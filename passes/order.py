@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kusari.ir import Graph, Node, Value
 
@@ -153,8 +153,7 @@ class Partition:
         group, place = self.group, self._place
         if place[a] > place[b]:
             a, b = b, a
-        between = self._behind((b,), place[a]).difference((b,))
-        return all(group[node] != a for g in between for node in self._needs[g])
+        return all(a not in [group[node] for node in self._needs[g]] for g in self._behind((b,), place[a]) if g != b)
 
     def are_independent(self, groups: Sequence[int]) -> bool:
         """Whether no path leads from one of the groups to another, so that they may become one."""
@@ -167,7 +166,7 @@ class Partition:
         """Make one group of several of which every two ``can_join``; returns its number."""
         place = self._place
         first = min(groups, key=place.__getitem__)
-        early = sorted(self._behind(groups, place[first]).difference(groups), key=place.__getitem__)
+        early = sorted(set(self._behind(groups, place[first])).difference(groups), key=place.__getitem__)
         a = min(groups)
         for g in groups:
             if g != first:
@@ -233,8 +232,8 @@ class Partition:
             self._place[g] = p
         taken[k:k + 1] = places
 
-    def _behind(self, starts: Sequence[int], low: int) -> set[int]:
-        """The groups behind the position ``low`` that the groups ``starts`` wait for, directly or through others."""
+    def _behind(self, starts: Sequence[int], low: int) -> Iterator[int]:
+        """Yield the groups behind the position ``low`` that the groups ``starts`` wait for, through others as well."""
         place, group, needs = self._place, self.group, self._needs
         found: set[int] = set()
         stack = list(starts)
@@ -244,4 +243,4 @@ class Partition:
                 if place[g] > low and g not in found:
                     found.add(g)
                     stack.append(g)
-        return found
+                    yield g

@@ -40,12 +40,13 @@ def _offsets(blocks: Sequence[Block], order: Sequence[int], best: bool) -> tuple
         at, least_gap = 0, inf
         found = -1
         for start, stop, first, last in placed:
-            if first <= dies and born <= last:
+            if best or first <= dies and born <= last:
                 if size <= start - at < least_gap:
                     found, least_gap = at, start - at
                     if not best:
                         break
-                at = max(at, stop)
+                if stop > at:
+                    at = stop
         if found < 0 or best and size <= end - at < least_gap:
             found = at
         offsets[i] = found

@@ -1,6 +1,7 @@
 """The engine of local rules: one sweep, each rule tried on each node until none applies."""
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -60,9 +61,8 @@ class _Sweep:
         self.consts: dict[Value, Any] = dict(graph.consts)
         self.added: list[Value] = []
         self.made: dict[Value, Node] = {}
-        self.reads: dict[Value, int] = {}
-        for v in (*(v for n in graph.nodes for v in n.inputs), *graph.outputs):
-            self.reads[v] = self.reads.get(v, 0) + 1
+        self.reads = Counter([*(v for n in graph.nodes for v in n.inputs), *graph.outputs])
+        self.computed: dict[Value, list[Value]] = {}  # what was computed from a state since it was written
         self.roots = graph.roots()
         self.sources = set(graph.sources())
         self.written = graph.written()
@@ -97,13 +97,12 @@ class _Sweep:
         for v in node.outputs:
             self.roots[v] = self.root(node.inputs[0], ()) if node.op.is_view else v
         if node.op.writes and node.inputs:
-            changed = node.inputs[0]
-            stale = [v for v, n in self.made.items() if not n.op.is_view
-                     and any(self.roots.get(u) is changed for u in n.inputs)]
-            for v in stale:
-                del self.made[v]
-        for v in node.outputs:
-            self.made[v] = node
+            for v in self.computed.pop(node.inputs[0], ()):
+                self.made.pop(v, None)
+        self.made.update(dict.fromkeys(node.outputs, node))
+        for u in () if node.op.is_view else node.inputs:
+            if (root := self.roots.get(u)) in self.written:
+                self.computed.setdefault(root, []).extend(node.outputs)
 
 
 def rewrite(graph: Graph, rules: Mapping[str, Sequence[Rule]]) -> Graph:

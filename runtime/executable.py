@@ -226,7 +226,7 @@ class _Places:
         (self.arena if isinstance(slot, Arena) else externals[slot.index]).append((number, slot.offset + more))
 
     def bindings(self, plan: Plan, consts: Mapping[Value, Array]) -> tuple[Binding, ...]:
-        """What frames bind arrays to."""
+        """The binding of each external: the facts that frames need to bind an array."""
         written = {v for n in plan.graph.nodes if n.op.writes for v in n.inputs[:1]}
         return tuple([
             Binding(v, *_kind(v), slots=tuple([number for number, offset in own if not offset]),

@@ -85,9 +85,10 @@ class _Cases(type):
 
 def _stand_in() -> None:
     """Supply a class and a function that only ChainerX's tests use, and two modules that only ONNX-Chainer's use."""
-    importlib.import_module("chainer.utils")._format_array_props = lambda arrays: ", ".join(
-        f"{a.shape} {a.dtype}" for a in arrays)
-    importlib.import_module("chainer.testing")._bundle = types.SimpleNamespace(
+    utils: Any = importlib.import_module("chainer.utils")
+    testing: Any = importlib.import_module("chainer.testing")
+    utils._format_array_props = lambda arrays: ", ".join(f"{a.shape} {a.dtype}" for a in arrays)
+    testing._bundle = types.SimpleNamespace(
         _ParameterizedTestCaseBundle=_Cases("_ParameterizedTestCaseBundle", (), {}))
 
     def gen_test_data_set(model: Any, args: Any, name: str, opset_version: int, **kwargs: Any) -> str:

@@ -88,7 +88,7 @@ class MultivariateNormal(Distribution):
 
 
 class DrawGamma(FunctionNode):
-    """``n`` draws of NumPy's standard gamma distributions; no gradient flows."""
+    """``n`` draws of NumPy's standard gamma distributions, a row of parameters after the other; no gradient flows."""
 
     def __init__(self, n: int) -> None:
         super().__init__()
@@ -97,7 +97,9 @@ class DrawGamma(FunctionNode):
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         alpha, = inputs
         xp = backend.get_array_module(alpha)
-        return xp.asarray(xp.random.standard_gamma(alpha, size=(self.n, *alpha.shape))).astype(alpha.dtype),
+        rows = alpha.reshape(-1, 1, alpha.shape[-1])
+        drawn = xp.asarray(xp.random.standard_gamma(rows, size=(len(rows), self.n, alpha.shape[-1])))
+        return xp.ascontiguousarray(drawn.astype(alpha.dtype).swapaxes(0, 1)).reshape(self.n, *alpha.shape),
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         return None,

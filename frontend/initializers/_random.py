@@ -33,7 +33,7 @@ class Random(Initializer):
         return self.scale
 
     def _draw(self, array: Any, distribution: str, first: float, second: float) -> None:
-        self._check_dtype(array)
+        array = self._elements_of(array)
         xp = backend.get_array_module(array)
         generator = xp.random if self.rng is None else self.rng
         draw: Callable[..., Any] = getattr(generator, distribution)

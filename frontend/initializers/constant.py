@@ -27,7 +27,7 @@ class Constant(Initializer):
         self.fill_value = fill_value
 
     def __call__(self, array: Any) -> None:
-        self._check_dtype(array)
+        array = self._elements_of(array)
         value = self.fill_value
         if is_array(value):
             value = backend.get_device_from_array(array).send(value)
@@ -75,7 +75,7 @@ class Identity(Initializer):
         self.scale = scale
 
     def __call__(self, array: Any) -> None:
-        self._check_dtype(array)
+        array = self._elements_of(array)
         shape = array.shape
         if len(shape) != 2 or shape[0] != shape[1]:
             raise ValueError(

@@ -31,8 +31,10 @@ class _Interpolation(Initializer):
         """Fill ``array`` of shape (out, in, …).
 
         Raises:
+            TypeError: The dtype is not the one that the initializer was made for.
             ValueError: The numbers of channels differ, and there is not one input channel.
         """
+        array = self._elements_of(array)
         out, n_in = array.shape[:2] if array.ndim > 2 else (0, 0)
         if array.ndim < 3 or (n_in != 1 and out != n_in):
             raise ValueError("expected filters of shape (channels, channels, size…) or (channels, 1, size…), got "

@@ -49,7 +49,7 @@ class Orthogonal(Initializer):
             raise TypeError(f"Orthogonal() got unexpected keyword argument(s) {', '.join(map(repr, kwargs))}")
 
     def __call__(self, array: Any) -> None:
-        self._check_dtype(array)
+        array = self._elements_of(array)
         if array.size == 0:
             raise ValueError(f"Array to be initialized must be non-empty. Actual shape: {array.shape}")
         outputs = array.shape[0] if array.ndim else 1

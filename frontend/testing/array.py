@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy
 
+from ..backend import get_device_from_array, using_device
 from ..backends import cuda
 from ..variable import as_array
 
@@ -25,3 +26,17 @@ def assert_allclose(x: Any, y: Any, atol: float = 1e-5, rtol: float = 1e-4, verb
     actual = cuda.to_cpu(as_array(x))
     wanted = cuda.to_cpu(as_array(y))
     numpy.testing.assert_allclose(actual, wanted, atol=atol, rtol=rtol, verbose=verbose)
+
+
+def _as_noncontiguous_array(array: Any) -> Any:
+    """The same values with gaps between them, and backward in memory along every axis; of lists and tuples likewise."""
+    if isinstance(array, (list, tuple)):
+        return type(array)(map(_as_noncontiguous_array, array))
+    if array is None or array.size < 2:
+        return array
+    every_second = (slice(None, None, -2),) * array.ndim
+    device = get_device_from_array(array)
+    with using_device(device):
+        wide = device.xp.empty(tuple([2 * n for n in array.shape]), array.dtype)
+        wide[every_second] = array
+        return wide[every_second]

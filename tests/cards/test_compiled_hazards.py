@@ -16,8 +16,7 @@ import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari.static import StaticGraphWarning
-from kusari.static.card import place as card_place
-from kusari.static.card.compile import NoKernel
+from kusari.static.card.place import CardPlace, NoKernel
 
 X = np.random.RandomState(0).rand(5, 7).astype("f")
 T = np.array([0, 1, 2, 1, 0], "i")
@@ -102,19 +101,19 @@ def test_gradients_are_compiled_when_they_are_asked_for(card: Machine, monkeypat
                                                         has_kernels: bool) -> None:
     """Inference compiles none; those without a kernel are define-by-run's, with one warning."""
     compiled: list[str] = []
-    compile_ = card_place.compile_on_card
+    compile_ = CardPlace.compile
 
-    def compiling(graph: Any, *arguments: Any) -> Any:
+    def compiling(place: CardPlace, graph: Any, *arguments: Any) -> Any:
         compiled.append(graph.name)
         if "backward" in graph.name and not has_kernels:
             raise NoKernel(graph.nodes[0])
-        return compile_(graph, *arguments)
+        return compile_(place, graph, *arguments)
 
     @kusari.static_graph
     def scaled(x: Any) -> Any:
         return F.tanh(x) * 3
 
-    monkeypatch.setattr(card_place, "compile_on_card", compiling)
+    monkeypatch.setattr(CardPlace, "compile", compiling)
     for _ in range(4):
         scaled(kusari.Variable(card.xp.asarray(X)))
     assert compiled == ["scaled"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import kusari.chainerx as chx
-from kusari import backend
+from kusari import backend, initializers
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -133,6 +133,18 @@ def test_values_of_numpy(name: str, call: Any, dtype: str) -> None:
 ])  # fmt: skip
 def test_creation(call: Any) -> None:
     same(call(chx), call(np))
+
+
+@pytest.mark.parametrize("make", [
+    initializers.Normal, initializers.Uniform, initializers.Orthogonal, initializers.Identity, initializers.One,
+    lambda: initializers.HeNormal(rng=np.random.RandomState(1)), lambda: initializers.Constant(X[0]),
+])  # fmt: skip
+def test_initializers_fill(make: Any) -> None:
+    found, expected = chx.zeros((3, 3), "float32"), np.zeros((3, 3), "f")
+    for array in (found, expected):
+        np.random.seed(1)
+        make()(array)
+    same(found, expected)
 
 
 def test_no_module_is_called_like_a_routine() -> None:

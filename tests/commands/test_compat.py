@@ -347,6 +347,15 @@ def test_classes_of_functions() -> None:
     assert conv_nd.im2col_nd_cpu is chainer.utils.conv.im2col_nd_gpu
     x.node._rank = 3
     assert (x.rank, (x + 1).rank) == (3, 4)
+    image = chainer.Variable(np.ones((1, 2, 6, 6), "f"))
+    node = F.convolution_2d(image, np.ones((2, 2, 3, 3), "f"), stride=(1, 2), pad=(3, 4), dilate=(5, 1)).creator
+    assert [getattr(node, name) for name in "sy sx ph pw dy dx".split()] == [1, 2, 3, 4, 5, 1]
+    node = F.resize_images(image, (2, 3)).creator
+    assert (node.out_H, node.out_W, F.dropout(image, 0.25).creator.dropout_ratio) == (2, 3, 0.25)
+    assert F.batch_normalization(image, np.ones(2, "f"), np.ones(2, "f")).creator.axis == (0, 2, 3)
+    for pool in (F.max_pooling_2d, F.average_pooling_2d):
+        node = pool(image, (2, 3), (1, 2), (1, 0)).creator
+        assert [getattr(node, name) for name in "kh kw sy sx ph pw".split()] == [2, 3, 1, 2, 1, 0]
 
 
 def test_uninstall_takes_the_names_away() -> None:

@@ -54,42 +54,6 @@ def test_unary_plus() -> None:
     assert +x is x
 
 
-@pytest.mark.parametrize("use", [
-    lambda x: F.tile(x, 1), lambda x: F.tile(x, ()), lambda x: F.broadcast(x), lambda x: F.broadcast(x, A[:1])[0],
-    lambda x: F.pad(x, 0, "constant", constant_values=((1, 2),) * 2)])  # fmt: skip
-def test_results_that_are_like_their_inputs_are_of_their_own(use: Any) -> None:
-    x = Variable(A)
-    y = use(x)
-    assert y is not x and y.creator is not None
-    y.grad = A + 1
-    y.backward()
-    np.testing.assert_array_equal(x.grad, A + 1)
-
-
-def test_datasets_of_pairs_take_lists_of_indices_to_their_arrays() -> None:
-    for found in (datasets.TupleDataset(X, X[:, 0])[[2, 0]], [*datasets.DictDataset(a=X, b=X[:, 0])[[2, 0]].values()]):
-        np.testing.assert_array_equal(found[0], X[[2, 0]])
-        np.testing.assert_array_equal(found[1], X[[2, 0], 0])
-    assert [b for _, b in datasets.TupleDataset(X, [1, 2, 3])[1:]] == [2, 3]
-
-
-def test_parameters_of_a_distribution_are_those_given() -> None:
-    low, scale = Variable(np.zeros(3, "f")), Variable(np.ones(3, "f"))
-    uniform = kusari.distributions.Uniform(loc=low, scale=scale)
-    assert uniform.params == {"loc": low, "scale": scale} and uniform.scale is scale
-    F.sum(uniform.entropy).backward()
-    assert low.grad is None and scale.grad is not None
-    with pytest.warns(RuntimeWarning, match="undefined"):
-        assert kusari.distributions.Cauchy(low, scale).mean.creator is None
-
-
-def test_spectral_normalization_begins_with_what_is_drawn() -> None:
-    np.random.seed(4)
-    link = L.Linear(2, 3, initialW=0.5).add_hook(kusari.link_hooks.SpectralNormalization())
-    np.random.seed(4)
-    np.testing.assert_array_equal(link.W_u, np.random.normal(size=3).astype("f"))
-
-
 @pytest.mark.parametrize("dtype", ["f", "e", "d"])
 def test_a_matrix_product_takes_constants_in_the_variables_dtype(dtype: str) -> None:
     for constant in (np.ones((4, 2)), np.ones((4, 2), "i"), np.ones((4, 2), bool)):

@@ -20,7 +20,7 @@ CONTROL = re.compile(r"\x1b\[\d*[A-Z]")
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf)(?![\w])", re.IGNORECASE)
 COLUMN = "elapsed_time"
 LIMIT_SECONDS = 280  # of a process: a rank that waits for one which has failed never ends
-TIMES = re.compile(r"\d+\.\d+ \[s\]|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?")
+TIMES = re.compile(r"elapsed_time=[\d.]+|\d+\.\d+ \[s\]|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?")
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Done:
 def printed_lines(text: str) -> Iterator[str]:
     """The lines of a program, without progress bars, dates and columns of seconds."""
     column: slice | None = None
-    for line in CONTROL.sub("", text.replace("\r", "\n")).splitlines():
+    for line in TIMES.sub("", CONTROL.sub("", text.replace("\r", "\n"))).splitlines():
         if PROGRESS.search(line):
             continue
         if COLUMN in line:
@@ -43,7 +43,7 @@ def printed_lines(text: str) -> Iterator[str]:
             column = slice(start, start + 14)
         elif column and len(line) > column.start:
             line = line[:column.start] + line[column.stop:]
-        if line := TIMES.sub("", line).rstrip():
+        if line := line.rstrip():
             yield line
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from examples.rows import ROWS, Row
-from examples.running import Done
+from examples.running import Done, numbers, printed_lines
 from examples.verdict import difference, ends, judge
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "chainer_examples.md"
@@ -58,3 +58,8 @@ def test_the_page_has_each_row_once() -> None:
     lines = PAGE.read_text(encoding="utf-8").splitlines()
     names = [line.split("|")[1].strip() for line in lines if line.startswith("|")][2:]
     assert names == [row.name for row in ROWS]
+
+
+def test_seconds_and_dates_are_not_printed_numbers() -> None:
+    text = "loss=0.5, elapsed_time=3.25\nread. 0.01 [s]\n2020-01-02 03:04:05.6 a 7\nepoch  elapsed_time\n1      2.5\n"
+    assert numbers(list(printed_lines(text))) == [0.5, 7, 1]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-MAP = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").partition("## Every module")[2]
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+MAP = PAGE.partition("## Every module")[2]
 
 
 ROOMS = [folder.relative_to(ROOT).as_posix() for layer in ("frontend/static", "codegen/llvm", "codegen/cuda")
@@ -25,6 +26,19 @@ def test_every_module_is_on_the_map(layer: str) -> None:
     there = {path.name for path in (ROOT / layer).glob("*.py")} - {"__init__.py"}
     assert not there - shown, f"add a row to docs/architecture.md, where one should read them: {sorted(there - shown)}"
     assert not shown - there, f"no longer there: {sorted(shown - there)}"
+
+
+DECIDED = re.findall(r"(?m)^\|[^|`]+\| (`[^|]+`) \| (`[^|]+`) \|$",
+                     PAGE.partition("## Where it is decided")[2].partition("##")[0])
+
+
+@pytest.mark.parametrize(("modules", "functions"), DECIDED)
+def test_what_decides_is_there(modules: str, functions: str) -> None:
+    paths, names = (re.findall(r"`([^`]+)`", cell) for cell in (modules, functions))
+    for path, name in zip(paths, names, strict=True):
+        found, = [file for file in python_files() if file.endswith(f"/{path}")]
+        text = (ROOT / found[1:]).read_text(encoding="utf-8")
+        assert re.search(rf"(?m)^ *def {name}\(", text), f"{path} has no {name}"
 
 
 # Modules that the text makes in its example.

@@ -140,7 +140,8 @@ def files(folder: str) -> dict[str, Any]:
         for value in (1, "two", [3.0]):
             pickle.dump(value, pickled)
     return {"folder": folder, "images": names, "texts": f"{folder}/texts.txt", "zipped": f"{folder}/images.zip",
-            "pairs": f"{folder}/pairs.txt", "pickled": open(f"{folder}/pickled", "rb")}
+            "pairs": f"{folder}/pairs.txt",
+            "pickled": open(f"{folder}/pickled", "rb")}
 
 
 def data(lib: types.SimpleNamespace) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -172,12 +173,16 @@ def data(lib: types.SimpleNamespace) -> Iterator[tuple[str, Callable[[], Any]]]:
 
     def filled(text: str, seed: int) -> Any:
         r = R(seed)
-        array = np.zeros(tuple(r.randint(1, 5, r.randint(1, 5)).tolist()), "fde"[r.randint(3)])
+        shape = tuple(r.randint(1, 5, r.randint(1, 5)).tolist())
+        n, m = shape[0], shape[-1]
+        shape = (n, n) if text.startswith("Identity") else (n, (1, n)[m % 2], m, m) if "Filter" in text else shape
+        array = np.zeros(shape, "fde"[r.randint(3)])
         scope = {**vars(lib.initializers), "p": r.uniform(0.1, 2), "R": R(seed + 1)}
         eval(text, scope)(array)
         return [array, lib.initializers.generate_array(eval(text, {**scope, "R": R(seed + 1)}), array.shape, np, "f")]
-    for kind in ("SerialIterator", "MultithreadIterator", "MultiprocessIterator", "SerialIterator s.ShuffleOrderSampler(R)",
-                 "SerialIterator lambda order, at: np.arange(3)[::-1]", "MultithreadIterator s.ShuffleOrderSampler(R)"):
+    for kind in ("SerialIterator", "MultithreadIterator", "MultiprocessIterator",
+                 "SerialIterator s.ShuffleOrderSampler(R)", "SerialIterator lambda order, at: np.arange(3)[::-1]",
+                 "MultithreadIterator s.ShuffleOrderSampler(R)"):
         for seed in range(TIMES if "process" not in kind else 4):
             yield f"{kind} {seed}", lambda kind=kind, seed=seed: batches(kind, seed)
     for text in INITIALIZERS:

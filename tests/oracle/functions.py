@@ -10,7 +10,8 @@ import numpy as np
 from .programs import TIMES, arguments, outputs
 
 # Expressions on `x` and `y` of one shape, `m` and `n` matrices that fit, `p` between 0 and 1, `t` labels of `b` (N, C),
-# `i` an image, `w` (4, 4), `o` like `x` in some dtype, `s` a scalar, `e` empty, `axis`, `axes`, `flag` and small numbers `k` and `l`.
+# `i` an image, `w` (4, 4), `o` like `x` in some dtype, `s` a scalar, `e` empty, `axis`, `axes`, `flag` and small
+# numbers `k` and `l`.
 FUNCTIONS = """
 sum(x, axis=axis, keepdims=flag)
 sum(x, axis=axes)
@@ -215,9 +216,9 @@ polygamma(np.full(x.shape, l, "i"), p)
 zeta(p + 1, p)
 convolution_3d(i[:, None], i[:, None, :1, :k + 1, :k + 1], stride=l, pad=k, dilate=l)
 deconvolution_3d(i[:, None], i[:1, None, :1, :k + 1, :k + 1], stride=l, pad=k // 2)
-n_step_lstm(1, 0., expand_dims(b, 0), expand_dims(b, 0), [[w] * 8], [[get_item(w, k)] * 8], [b, get_item(b, [0, l % 3])])
+n_step_lstm(1, 0., stack([b]), stack([b]), [[w] * 8], [[get_item(w, k)] * 8], [b, b, get_item(b, [0, l % 3])])
 n_step_lstm(l, 0., tile(b, (l, 1, 1)), tile(b, (l, 1, 1)), [[w] * 8] * l, [[get_item(w, k)] * 8] * l, [b, b, b])
-n_step_bilstm(1, 0., tile(b, (2, 1, 1)), tile(b, (2, 1, 1)), [[w] * 8] * 2, [[get_item(w, 0)] * 8] * 2, [b, b, b])
+n_step_bilstm(1, 0., stack([b, b]), stack([b, b]), [[w] * 8] * 2, [[get_item(w, 0)] * 8] * 2, [b, b, b])
 n_step_gru(1, 0., expand_dims(b, 0), [[w] * 6], [[get_item(w, k)] * 6], [b, b, get_item(b, slice(l))])
 n_step_bigru(1, 0., tile(b, (2, 1, 1)), [[w] * 6] * 2, [[get_item(w, k)] * 6] * 2, [b, b, get_item(b, slice(l))])
 n_step_rnn(1, 0., expand_dims(b, 0), [[w] * 2], [[get_item(w, k)] * 2], [b, b, get_item(b, slice(l))], "relu")
@@ -315,7 +316,7 @@ crf1d(w, [b, get_item(b, slice(l))], [t, t[:l]])
 argmax_crf1d(w, [b, get_item(b, slice(l))])
 black_out(b, t, w, np.ones((3, l), "i"), reduce="no")
 embed_id(np.array([[k, -1], [0, 2]], "i"), w, ignore_label=-1)
-batch_normalization(i, i[0, :, 0, 0], i[0, :, 0, 1], eps=1e-3, running_mean=w[0].copy(), running_var=w[1] ** 2, decay=0.5)
+batch_normalization(i, w[2], w[3], eps=1e-3, running_mean=w[0].copy(), running_var=w[1] ** 2, decay=0.5)
 batch_normalization(i, i[0, 0], i[0, 1], axis=(0, 1))
 batch_normalization(i, i[0, 0, 0], i[0, 1, 0], axis=(0, 1, 2))
 layer_normalization(b, get_item(w, 0), get_item(w, l), eps=0.1)
@@ -437,25 +438,6 @@ FUNCTIONS += [f"{name}({of})" for name in ("relu", "exp", "tanh", "sigmoid", "sq
                                          "elu", "softplus", "log1p", "square", "identity") for of in "soe"]
 FUNCTIONS += [f"{name}(x)" for name in OF_ONE] + [f"{name}(p)" for name in OF_ONE_BETWEEN_0_AND_1]
 
-DISTRIBUTIONS = {
-    "Bernoulli": "p=p", "Beta": "a=p + 1, b=p + 2", "Cauchy": "loc=x, scale=p", "Exponential": "lam=p",
-    "Gamma": "k=p + 1, theta=p", "Geometric": "p=p", "Gumbel": "loc=x, scale=p", "Laplace": "loc=x, scale=p",
-    "LogNormal": "mu=x, sigma=p", "Normal": "loc=x, scale=p", "Pareto": "scale=p, alpha=p + 3",
-    "Poisson": "lam=p", "Uniform": "low=x, high=x + p", "Chisquare": "k=p + 2",
-    "Categorical": "p=simplex", "Dirichlet": "alpha=p + 1", "OneHotCategorical": "p=simplex",
-    "Independent": "d.Normal(loc=b, scale=abs(b) + 1), 1", "Bernoulli ": "logit=x, binary_check=True",
-    "Categorical ": "logit=b", "Normal ": "loc=x, log_scale=x", "Uniform ": "loc=x, scale=p",
-    "MultivariateNormal": "loc=b, scale_tril=np.tile(np.eye(4, dtype=b.dtype) * 2, (len(b), 1, 1))",
-}
-MEMBERS = ("batch_shape event_shape mean variance stddev entropy mode covariance support params "
-           "log_prob(at) prob(at) cdf(at) icdf(p) survival_function(at) log_cdf(at) perplexity "
-           "sample() sample((2,)) sample(3) sample_n(2) log_survival_function(at)").split()
-# Where they are asked, if not at `p`.
-AT = {"Categorical": "t", "OneHotCategorical": "np.eye(4, dtype='i')[t]", "MultivariateNormal": "b", "Dirichlet": "simplex",
-      "Geometric": "np.round(p + 1)", "Poisson": "np.round(p + 1)", "Bernoulli": "np.round(p)", "Pareto": "p + 1",
-      "Independent": "b", "Chisquare": "p + 1"}
-
-
 def functions(lib: types.SimpleNamespace) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Values and gradients of functions."""
     for text in FUNCTIONS:
@@ -476,28 +458,3 @@ def function(lib: types.SimpleNamespace, text: str, drawn: dict[str, Any]) -> An
         if v.grad is not None:
             v.backward()
     return [y, {name: v.grad for name, v in kept.items()}]
-
-
-def distributions(lib: types.SimpleNamespace) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Members of distributions with the gradients of their parameters, samples, and divergences."""
-    for name, text in DISTRIBUTIONS.items():
-        for seed in range(3):
-            def run(member: str, name: str = name, text: str = text, seed: int = seed) -> Any:
-                return distribution(lib, name.strip(), text, member, arguments(seed * 5 + 1))
-            for member in MEMBERS:
-                yield f"{name}.{member} {seed}", lambda run=run, member=member: run(f"d.{member}")
-            yield f"kl_divergence {name} {seed}", lambda run=run: run("kl(d, type(d)(**other))")
-
-
-def distribution(lib: types.SimpleNamespace, name: str, text: str, member: str, drawn: dict[str, Any]) -> Any:
-    """A member of a distribution, and the gradients of its parameters."""
-    drawn = {**drawn, **{key: drawn[key].astype("f") for key in "xp"}}
-    drawn["at"] = eval(AT.get(name, "p"), drawn)
-    kept = {key: lib.chainer.Variable(drawn[key]) for key in ("x", "p", "b", "simplex")}
-    d = eval(f"d.{name}({text})", {**drawn, **kept, "d": lib.distributions, "F": lib.F})
-    other = {key: value * 0.9 for key, value in d.params.items()} if "other" in member else {}
-    y = eval(member, {**drawn, "d": d, "kl": lib.chainer.kl_divergence, "other": other, "cross": lib.chainer.cross_entropy})
-    for v in outputs(y):
-        v.grad = np.cos(np.arange(v.size)).reshape(v.shape).astype(v.dtype)
-        v.backward()
-    return [y, {key: v.grad for key, v in kept.items()}]

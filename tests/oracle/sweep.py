@@ -11,7 +11,8 @@ from typing import Any
 
 from .core import core
 from .data import data, files
-from .functions import distributions, functions
+from .distributions import distributions
+from .functions import functions
 from .links import links
 from .programs import attempt
 from .training import optimizers, trainings

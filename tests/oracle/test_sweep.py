@@ -35,9 +35,11 @@ NOT_SWEPT = {
         "GoogLeNet ResNet50Layers ResNet101Layers ResNet152Layers VGG16Layers VGG19Layers",
     "downloads": "get_cifar10 get_cifar100 get_fashion_mnist get_fashion_mnist_labels get_kuzushiji_mnist "
                  "get_kuzushiji_mnist_labels get_mnist get_ptb_words get_ptb_words_vocabulary get_svhn",
-    "needs NCCL, DALI or a card there": "MultiprocessParallelUpdater DaliIterator CUDAProfileHook CupyMemoryProfileHook",
+    "needs NCCL, DALI or a card there":
+        "MultiprocessParallelUpdater DaliIterator CUDAProfileHook CupyMemoryProfileHook",
     "raises": "TheanoFunction",
-    "another name of DumpGraph, of a base class, or called with each initializer": "dump_graph OrderSampler generate_array",
+    "another name of DumpGraph, a base class, and called with each initializer":
+        "dump_graph OrderSampler generate_array",
     "Kusari's own": "get_mnist_sample get_fans is_array",
     "what modules of Kusari import": "Any Callable Initializer Sequence",
 }

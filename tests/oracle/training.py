@@ -21,7 +21,8 @@ OPTIMIZERS = {
     "RMSprop": "lr=p, alpha=q, eps_inside_sqrt=q > 0.5", "RMSpropGraves": "lr=p / 10, alpha=q", "SMORMS3": "lr=p",
     "CorrectedMomentumSGD": "lr=p, momentum=q", "MSVAG": "lr=p, beta=q, weight_decay_rate=p / 10",
 }
-HOOKS = ["GradientNoise(p)", "GradientNoise(p, lambda xp, shape, dtype, *a: xp.full(shape, 0.1, dtype))", "WeightDecay(p)", "Lasso(p)", "GradientClipping(q)", "GradientHardClipping(-q, p)", "GradientLARS(q, p)"]
+HOOKS = ["GradientNoise(p)", "GradientNoise(p, lambda xp, shape, dtype, *a: xp.full(shape, 0.1, dtype))",
+         "WeightDecay(p)", "Lasso(p)", "GradientClipping(q)", "GradientHardClipping(-q, p)", "GradientLARS(q, p)"]
 TRIGGERS = """
 IntervalTrigger(k, "iteration")
 IntervalTrigger(k / 2., "epoch")
@@ -206,7 +207,7 @@ def trainings(lib: types.SimpleNamespace) -> Iterator[tuple[str, Callable[[], An
         return updates(lib, text, arguments(seed))
     for texts, run in ((TRIGGERS, fires), (SHIFTS, shifted), (EXTENSIONS, reported), (UPDATERS, updated)):
         for text in texts:
-            for seed in range(TIMES):
+            for seed in range(2 if "Process" in text or "Plot" in text else TIMES):  # processes and pictures take long
                 yield f"{text} {seed}", lambda run=run, text=text, seed=seed: run(text, seed)
 
 
@@ -268,7 +269,8 @@ def training(lib: types.SimpleNamespace, text: str, drawn: dict[str, Any], out: 
              "np": np, "test": lib.iterators.SerialIterator(rows, 3, repeat=False, shuffle=False)}
     if not text.startswith("LogReport"):
         trainer.extend(lib.extensions.LogReport(trigger=(drawn["l"], "iteration")))
-    eval(f"extend({text})", {**named(lib.extensions), **scope, "extend": trainer.extend, "report": lib.chainer.report, "t": lib.triggers,
+    eval(f"extend({text})", {**named(lib.extensions), **scope, "extend": trainer.extend, "t": lib.triggers,
+                             "report": lib.chainer.report,
                              "w": lib.extensions.snapshot_writers, "make_extension": lib.training.make_extension})
     trainer.run()
     log = [[{key: value for key, value in entry.items() if key != "elapsed_time"} for entry in json.loads(

@@ -185,7 +185,8 @@ class Entry(Guard):
     def now(self) -> Any:
         kind = _class_of(self.holder)
         if issubclass(kind, (dict, MappingProxyType)):
-            return (_DICT if issubclass(kind, dict) else MappingProxyType).get(self.holder, self.key, MISSING)
+            own: Any = _DICT if issubclass(kind, dict) else MappingProxyType
+            return own.get(self.holder, self.key, MISSING)
         try:
             return self.holder[self.key]
         except (IndexError, KeyError):
@@ -301,14 +302,16 @@ class CallResult(Guard):
                  versioned: str | None = None) -> None:
         super().__init__(function, value, what, where, versioned)
         self.args = args
-        self.is_shown = function not in (same_content, same_items)
+        self.is_shown = function not in (same_content, same_items, has_no_hooks)
 
     def now(self) -> Any:
         return self.holder(*self.args)
 
     def test(self, source: Source) -> str:
-        call = f"{source.name(self.holder, 'asked')}({', '.join([source.name(x, 'held') for x in self.args])})"
-        return _compared(call, self.value, source)
+        args = [source.name(x, "held") for x in self.args]
+        if self.holder is has_no_hooks:  # as every link is asked, without a call
+            return f"not {args[0]}.get('_local_link_hooks')"
+        return _compared(f"{source.name(self.holder, 'asked')}({', '.join(args)})", self.value, source)
 
 
 def content_of(array: Any) -> tuple[Any, ...]:
@@ -326,6 +329,6 @@ def is_alive(reference: Callable[[], Any]) -> bool:
     return reference() is not None
 
 
-def has_hooks(entries: dict[str, Any]) -> bool:
-    """Whether the link with this namespace has hooks."""
-    return bool(entries.get("_local_link_hooks"))
+def has_no_hooks(entries: dict[str, Any]) -> bool:
+    """Whether the link with this namespace has no hooks."""
+    return not entries.get("_local_link_hooks")

@@ -108,7 +108,7 @@ class Observation:
             self.hooked = entries
             return
         versioned = "attributes" if not isinstance(entries.get("_local_link_hooks"), dict) else None
-        self.called_again(guards.has_hooks, (entries,), False, f"the hooks of {type(link).__name__}", versioned)
+        self.called_again(guards.has_no_hooks, (entries,), True, f"the hooks of {type(link).__name__}", versioned)
 
     def fresh_tree(self, x: Any) -> Any:
         """Note that the call has made the containers in the result of a function; returns the result."""

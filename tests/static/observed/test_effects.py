@@ -280,29 +280,6 @@ def counts_of_closures(decorate: Any) -> Any:
 
 
 @ROWS.replays
-def containers_changed_by_operators(decorate: Any) -> Any:
-    s = types.SimpleNamespace(rows=[], table={}, raw=bytearray(), queue=collections.deque(), more=[1, 2],
-                              pairs=[["inner", 0]])
-
-    def body(x: Any) -> Any:
-        s.rows += s.more
-        s.queue += s.more
-        s.table |= {"of": len(s.more)}
-        s.table.update(s.pairs)
-        s.raw += b"x"
-        return F.tanh(x)
-
-    static = decorate(body)
-
-    def call(i: int, x: Any) -> Any:
-        if i == 4:
-            s.pairs[0][1] = 5
-            s.more.append(3)
-        return static(x), [*s.rows], [*s.queue], dict(s.table), bytes(s.raw)
-    return call
-
-
-@ROWS.replays
 def callbacks_in_variables(decorate: Any) -> Any:
     calls: list[str] = []
     notify = calls.append

@@ -1,6 +1,7 @@
 """Arguments that a call changes, and lists, dictionaries and objects that are returned or stored more than once."""
 from __future__ import annotations
 
+import collections
 import types
 from collections.abc import Callable
 from typing import Any
@@ -247,6 +248,29 @@ def nothing_but_locals(decorate: Any) -> Any:
         return parts[0] * len(names) + parts.pop() + sum(table.values())
 
     return before(build(decorate(body)), lambda i: None)
+
+
+@ROWS.replays
+def containers_changed_by_operators(decorate: Any) -> Any:
+    s = types.SimpleNamespace(rows=[], table={}, raw=bytearray(), queue=collections.deque(), more=[1, 2],
+                              pairs=[["inner", 0]])
+
+    def body(x: Any) -> Any:
+        s.rows += s.more
+        s.queue += s.more
+        s.table |= {"of": len(s.more)}
+        s.table.update(s.pairs)
+        s.raw += b"x"
+        return F.tanh(x)
+
+    static = decorate(body)
+
+    def call(i: int, x: Any) -> Any:
+        if i == 4:
+            s.pairs[0][1] = 5
+            s.more.append(3)
+        return static(x), [*s.rows], [*s.queue], dict(s.table), bytes(s.raw)
+    return call
 
 
 @ROWS.falls_back("changes in every call")

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
-from .scope import CannotRewrite, Scope, mangled
+from .scope import Scope, mangled
+from .source import CannotRewrite
 
 OBSERVER = "__kusari__"
 BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.MatMult: "@", ast.Div: "/", ast.Mod: "%", ast.Pow: "**",

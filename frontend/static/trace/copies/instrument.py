@@ -38,8 +38,8 @@ from typing import Any
 
 from .expressions import OBSERVER
 from .kept import keep, kept
-from .scope import CannotRewrite, Scope
-from .source import NoSource, compiled, names, syntax
+from .scope import Scope
+from .source import CannotRewrite, NoSource, compiled, names, syntax
 from .statements import Statements, evaluates_annotations
 
 __all__ = ["NoSource", "CannotRewrite", "Rewritten", "rewritten"]
@@ -51,7 +51,7 @@ _KINDS = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR
 MOST_REWRITTEN_FUNCTIONS = 4096
 
 # By identity: code objects that are equal may be of different files. They are kept, so that it stays theirs.
-_made: dict[int, tuple[CodeType, Rewritten | NoSource | CannotRewrite]] = {}
+_made: dict[int, tuple[CodeType, Rewritten | CannotRewrite]] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ def rewritten(code: CodeType, module_globals: dict[str, Any] | None = None) -> R
     raise type(copy)(*copy.args)
 
 
-def _copy_of(code: CodeType, module_globals: dict[str, Any] | None) -> Rewritten | NoSource | CannotRewrite:
+def _copy_of(code: CodeType, module_globals: dict[str, Any] | None) -> Rewritten | CannotRewrite:
     try:
         found = kept(code)
         if found is not None:
@@ -95,7 +95,7 @@ def _copy_of(code: CodeType, module_globals: dict[str, Any] | None) -> Rewritten
         made = _rewrite(code, module_globals)
         keep(code, made)
         return Rewritten(made)
-    except (NoSource, CannotRewrite) as error:
+    except CannotRewrite as error:
         return type(error)(*error.args)  # without the frames that its traceback holds
 
 

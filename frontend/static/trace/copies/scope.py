@@ -7,15 +7,6 @@ from collections.abc import Iterable
 from .source import Found
 
 
-class CannotRewrite(Exception):
-    """A function cannot be rewritten soundly."""
-
-    def __init__(self, reason: str, lineno: int) -> None:
-        super().__init__(reason, lineno)
-        self.reason = reason
-        self.lineno = lineno
-
-
 def mangled(name: str, class_name: str | None) -> str:
     """Return the name as the compiler spells it in a class."""
     if class_name is None or not name.startswith("__") or name.endswith("__") or not class_name.strip("_"):

@@ -24,12 +24,17 @@ _PLACE = inspect.CO_NESTED | getattr(inspect, "CO_METHOD", 0)
 _OUTER = "__kusari_outer__"
 
 
-class NoSource(Exception):
-    """The source of a code object is not at hand, or is not the one that it was compiled from."""
+class CannotRewrite(Exception):
+    """A function cannot be rewritten soundly."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
+    def __init__(self, reason: str, lineno: int = 0) -> None:
+        super().__init__(reason, lineno)
         self.reason = reason
+        self.lineno = lineno
+
+
+class NoSource(CannotRewrite):
+    """The source of a code object is not at hand, or is not the one that it was compiled from."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .expressions import BINARY, DEL, LOAD, STORE, Expressions, again, constant, where
-from .scope import CannotRewrite, mangled
+from .scope import mangled
+from .source import CannotRewrite
 
 _ITSELF = ("bool", "bytearray", "bytes", "dict", "float", "frozenset", "int", "list", "set", "str", "tuple")
 

@@ -19,7 +19,6 @@ from ...computed_numbers import ComputedNumber, settled
 from ...guards import guard as guards
 from ...guards.guard import MISSING, is_plain
 from ..copies.instrument import CannotRewrite, rewritten
-from ..copies.source import NoSource
 from ..observation import is_ours
 from ..own_functions import GENERATORS
 from . import builtin_functions, c_functions, lookup, operations
@@ -144,7 +143,7 @@ def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: di
         return f(*args, **kwargs)
     try:
         copy = rewritten(f.__code__, f.__globals__)
-    except (CannotRewrite, NoSource) as error:
+    except CannotRewrite as error:
         o.note(f"{f.__qualname__} cannot be observed: {error.args[0]}")
         return f(*args, **kwargs)
     result = copy.make(f, k.inside(f))(*args, **kwargs)

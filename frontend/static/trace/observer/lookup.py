@@ -307,7 +307,7 @@ def _of_variable(k: Observer, x: Any, name: str) -> Any:
             _data_of_parameter(o, x)
         return o.tape.take(x)
     if name in _STATIC_OF_VARIABLES or o.off:
-        (_note_type_of_parameter if is_parameter else _note_type)(k, x, name)
+        _note_type(k, x, name)
         return getattr(x, name)
     if name in _CHANGING and (is_parameter or not o.tape.is_computed(x)):
         o.note(f"{name}() of a Variable that the call has not computed changes it, which replays would not repeat; "
@@ -325,15 +325,12 @@ def _of_variable(k: Observer, x: Any, name: str) -> Any:
 
 def _note_type(k: Observer, x: Any, name: str) -> None:
     o = k.observation
-    if (name in _TYPE or name == "requires_grad") and not o.tape.is_computed(x) and not o.tape.is_argument(x):
+    if issubclass(type(x), Parameter):
+        _data_of_parameter(o, x)
+        if not k.is_ours and name in _TYPE and x._array is not None and o.is_outside_part(x):
+            o.attribute(x, name, getattr(x, name), f"the {name} of the parameter {x.name}")
+    elif (name in _TYPE or name == "requires_grad") and not o.tape.is_computed(x) and not o.tape.is_argument(x):
         o.attribute(x, name, getattr(x, name), f"the {name} of a Variable")
-
-
-def _note_type_of_parameter(k: Observer, x: Any, name: str) -> None:
-    o = k.observation
-    _data_of_parameter(o, x)
-    if not k.is_ours and name in _TYPE and x._array is not None and o.is_outside_part(x):
-        o.attribute(x, name, getattr(x, name), f"the {name} of the parameter {x.name}")
 
 
 def _of_parameter(o: Observation, x: Any, name: str, found: Any) -> Any:
