@@ -4,6 +4,7 @@ A class of these makes the function node of ours, and a node is its instance if 
 """
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
@@ -52,12 +53,14 @@ class _Known(type):
     """A class of Chainer's: called, it makes what stands for its instances here."""
 
     make: Callable[..., Any]
+    names: tuple[str, ...] = ()  # of classes that it is the base of
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         return cls.make(*args, **kwargs)
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, FunctionNode) and cls.__name__ in (instance._impl_name, class_name(instance.label))
+        return isinstance(instance, FunctionNode) and not {cls.__name__, *cls.names}.isdisjoint(
+            (instance._impl_name, class_name(instance.label)))
 
 
 class _Applied:
@@ -150,6 +153,7 @@ _HELPERS: dict[str, Any] = {
     "im2col_nd_gpu": conv.im2col_nd,
     "_stride_array": _strided,
 }
+_BASES = {"Pooling2D": ("AveragePooling2D", "MaxPooling2D")}  # classes that are only there to be asked for
 _classes: dict[str, type] = {}
 
 
@@ -198,6 +202,8 @@ def _applying(name: str) -> Callable[..., Any] | None:
 
 
 def _class_of(name: str, modules: Iterable[ModuleType]) -> type | None:
+    if name in _BASES:
+        return _Known(name, (), {"make": staticmethod(functools.partial(_refuse, name)), "names": _BASES[name]})
     function = _CALLS.get(name) or _applying(name)
     if function is not None:
         return _Known(name, (), {"make": staticmethod(lambda *a, **k: _Applied(function, a, k))})
@@ -208,6 +214,10 @@ def _class_of(name: str, modules: Iterable[ModuleType]) -> type | None:
                 if make is not None:
                     return _Known(name, (), {"make": staticmethod(make), "__doc__": f.__doc__})
     return None
+
+
+def _refuse(name: str, *_: Any, **__: Any) -> Any:
+    raise TypeError(f"{name} is the base of {' and '.join(_BASES[name])}; make one of these")
 
 
 def _maker(f: ElementwiseFunction, name: str) -> Callable[..., Any] | None:

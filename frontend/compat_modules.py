@@ -26,7 +26,7 @@ _FLAT = ("distributions", "link_hooks", "optimizer_hooks", "optimizers")
 # Most modules are called like a function or class in them; these are not.
 _OTHERS = frozenset({
     "basic_math", "discriminative_loss", "exponential_m1", "hyperbolic", "logarithm_1p", "minmax", "squared_error",
-    "trigonometric", "mgu", "peephole", "zoneoutlstm",
+    "pooling_2d", "trigonometric", "mgu", "peephole", "zoneoutlstm",
 })  # fmt: skip
 
 

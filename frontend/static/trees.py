@@ -144,3 +144,9 @@ def unflatten(spec: Any, leaves: Iterator[Any], made: list[Any] | None = None) -
             return spec[1](**dict(zip(spec[2], [unflatten(s, leaves, made) for s in spec[3]], strict=True)))
         case _:
             raise AssertionError(spec)
+
+
+def has_arrays(values: tuple[Any, ...]) -> bool:
+    """Whether a tuple has Variables, arrays or computed numbers in it, which replays make anew or read again."""
+    return any([isinstance(x, (Variable, np.ndarray, ComputedNumber)) or isinstance(x, tuple) and has_arrays(x)
+                for x in values])

@@ -67,10 +67,10 @@ class Plain:
     def new(self, made: Any) -> Any:
         return made
 
-    attr = staticmethod(getattr)
+    attr = counted_attr = staticmethod(getattr)
     set_attr = staticmethod(setattr)
     del_attr = staticmethod(delattr)
-    item = staticmethod(operator.getitem)
+    item = counted_item = staticmethod(operator.getitem)
     set_item = staticmethod(operator.setitem)
     del_item = staticmethod(operator.delitem)
     slice = slice

@@ -120,7 +120,8 @@ def test_elements_that_python_reads_are_guarded(compute: Any) -> None:
 
 
 FAULTS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
-    "changed inside": (lambda m, x: (m.l(x) + m.large[:6, :, 0], m.large.__iadd__(1))[0], "changes inside"),
+    "changed after its elements were read": (
+        lambda m, x: (m.l(x) * float(m.table[0, 0]), m.table.__iadd__(1))[0], "changes inside"),
     "a parameter's memory": (lambda m, x: m.l(x) + m.alias, "neither an argument nor made"),
 }
 

@@ -310,7 +310,7 @@ def objects_of_the_users(decorate: Any) -> Call:
     return lambda i, x: (f(x), [k.h for k in log])
 
 
-@ROWS.falls_back("takes data out of the traced computation")
+@ROWS.replays
 def numbers_that_are_computed(decorate: Any) -> Call:
     log: list[float] = []
 

@@ -68,7 +68,24 @@ def of_a_result(x: Any) -> Any:
     return F.relu(x) + a
 
 
+def changed_after(x: Any) -> Any:
+    a = np.zeros(x.shape, "f")
+    total = F.sum(x)
+    for i in range(3):
+        a[...] = i
+        total += F.sum(x * a)
+    return total
+
+
+def changed_last(x: Any) -> Any:
+    a = np.zeros(4, "f")
+    y = F.sum(x * a)
+    a += 1
+    return y
+
+
 CONSTANT: dict[str, Callable[[Any], Any]] = {
+    "changed after": changed_after, "changed last": changed_last,
     "zeros": lambda x: F.relu(x) + np.zeros(x.shape, "f"),
     "causal mask": lambda x: F.where(np.tril(np.ones(x.shape, bool)), F.exp(x), np.full(x.shape, -9, x.dtype)),
     "another mask": lambda x: F.relu(x) * (np.arange(4)[None] <= np.arange(3)[:, None]),
@@ -131,22 +148,6 @@ def filled_by_generator(x: Any) -> Any:
     return F.relu(x) + a * 0
 
 
-def changed_after(x: Any) -> Any:
-    a = np.zeros(x.shape, "f")
-    total = F.sum(x)
-    for i in range(3):
-        a[...] = i
-        total += F.sum(x * a)
-    return total
-
-
-def changed_last(x: Any) -> Any:
-    a = np.zeros(4, "f")
-    y = F.sum(x * a)
-    a += 1
-    return y
-
-
 def of_a_file(x: Any) -> Any:
     return F.relu(x) + np.zeros(4, "f") * np.frombuffer(b"abcd", "u1")
 
@@ -169,8 +170,6 @@ UNKNOWN: dict[str, tuple[Any, str]] = {
     "random": (from_generator, "generator that the call"),
     "shuffled": (shuffled, "drawn from a Generator"),
     "filled by a generator": (filled_by_generator, "drawn from a Generator"),
-    "changed after": (changed_after, "after functions have read it"),
-    "changed last": (changed_last, "after functions have read it"),
     "of a long list": (lambda x: F.relu(x) + np.array(LONG, "f")[:4], "with 3000 items it is too large"),
     "repeated": (lambda x: F.exp(x) * round(float(x.max())) + np.broadcast_to(np.ones((), "f"), (3, 4)), "of a float"),
     "from elsewhere": (of_a_file, "frombuffer is implemented in C"),

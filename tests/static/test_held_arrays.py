@@ -16,7 +16,7 @@ OUTSIDE = np.full((3, 4), 2, "f")
 @pytest.mark.parametrize("factor,aside", [
     (lambda x, m: m, None), (lambda x, m: m[:1] > 0, None), (lambda x, m: F.tanh(x).array, None),
     (lambda x, m: (F.tanh(x).array * 3)[:, ::-1], None), (lambda x, m: np.arange(4, dtype="f"), None),
-    (lambda x, m: OUTSIDE, "an array in its attribute 'factor'")],
+    (lambda x, m: OUTSIDE, None)],
     ids=["argument", "of an argument", "computed", "a part", "constant", "outside"])
 @pytest.mark.parametrize("old", (False, True), ids=["node", "old"])
 def test_arrays_given_to_a_constructor(both: Any, old: bool, factor: Any, aside: str | None) -> None:

@@ -77,7 +77,7 @@ def functions_in(code: CodeType) -> set[int]:
     ("a(*b, **b)", ["iterate", "mapping", "call"]), ("(x for x in a)", ["iterate", "generator"]),
     ("a + b", ["binary"]), ("a += b", ["inplace"]), ("-a", ["unary"]), ("not a", ["truth"]), ("a < b", ["compare"]),
     ("a < b < 3", ["operand", "operand"]), ("a and b", ["seen"]), ("1 if a else b", ["truth"]),
-    ("a.b += 1", ["attr", "inplace", "set_attr"]), ("a[1] += 1", ["item", "inplace", "set_item"]),
+    ("a.b += 1", ["counted_attr", "inplace", "set_attr"]), ("a[1] += 1", ["counted_item", "inplace", "set_item"]),
     ("for x in a: pass", ["iterate"]), ("x, *y = a", ["iterate", "new"]), ("x, y = a, b", []),
     ("[*a]", ["iterate", "new"]), ("[x for x in a if x]", ["iterate", "new", "truth"]),
     ("[x for x, y in a]", ["iterate", "new"]),

@@ -5,6 +5,8 @@ of one in define-by-run (``self.mask[:n]``) is the same part of the array that t
 """
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import numpy as np
 from kusari.ir import Value
 
 from ... import functions as F
+from ...functions.array.indexing import GetItemGrad, encode
 from ...variable import Variable
 from .overlap import Spans
 
@@ -29,7 +32,7 @@ def outside_value(tape: Tape, array: Any) -> Value | None:
     if observation is None or type(array) is not np.ndarray:
         return None
     memory = owner(array)
-    for whole in (*tape.states(), *observation.found_arrays()):
+    for whole in (*tape.written.arrays(), *tape.states(), *observation.found_arrays()):
         if owner(whole) is not memory:
             continue
         if tape.known(whole) is None:
@@ -37,7 +40,7 @@ def outside_value(tape: Tape, array: Any) -> Value | None:
                 tape.bind_state(whole)
             elif whole.dtype.kind not in "fiubc" or Spans(tape.given_arrays()).touch(whole):
                 return None
-            elif whole is array or index_of(array, whole) is not None:
+            elif whole is array or part_of(array, whole) is not None:
                 tape.bind_outside(whole)
         value = tape.known(whole) if whole is array else _part(tape, array, whole)
         if value is not None:
@@ -54,14 +57,59 @@ def owner(array: Any) -> Any:
 
 
 def _part(tape: Tape, view: Any, whole: Any) -> Value | None:
-    found = index_of(view, whole)
-    if found is None:
+    part = part_of(view, whole)
+    if part is None:
         return None
-    index, order = found
-    y = F.get_item(Variable(whole, requires_grad=False), index)
-    if order != tuple(range(len(order))):
-        y = F.transpose(y, order)
-    return tape.known(F.reshape(y, view.shape)._array) if y.shape != view.shape else tape.known(y._array)
+    with tape.written.by_numpy():
+        return tape.known(part.of(Variable(whole, requires_grad=False))._array)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of an array: ``whole.reshape(rows)[index].transpose(order).reshape(shape)``."""
+
+    rows: tuple[int, ...]
+    index: tuple[slice, ...]
+    order: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    def of(self, whole: Variable) -> Variable:
+        """Return the part of a Variable."""
+        y = F.get_item(_shaped(whole, self.rows), self.index)
+        if self.order != tuple(range(len(self.order))):
+            y = F.transpose(y, self.order)
+        return _shaped(y, self.shape)
+
+    def of_array(self, whole: Any) -> Any:
+        """Return the part of an array, which shares its memory."""
+        return whole.reshape(self.rows)[self.index].transpose(self.order).reshape(self.shape)
+
+    def replaced(self, whole: Variable, part: Variable, constant: Callable[[Any], Variable]) -> Variable:
+        """Return ``whole`` with other elements in the place of its part."""
+        x = _shaped(whole, self.rows)
+        inside = np.zeros(x.shape, bool)
+        inside[self.index] = True
+        cut = inside[self.index].transpose(self.order).shape
+        y = F.transpose(_shaped(part, cut), tuple(map(int, np.argsort(self.order))))
+        y, = GetItemGrad(encode(self.index)[0], x.shape).apply((y,))
+        return _shaped(F.where(constant(inside), y, x), whole.shape)
+
+
+def _shaped(x: Variable, shape: tuple[int, ...]) -> Variable:
+    return x if x.shape == shape else F.reshape(x, shape)
+
+
+def part_of(view: Any, whole: Any) -> Part | None:
+    """Return the part of an array that a view is; None where `index_of` finds none, and its elements are not in a row.
+    """
+    found = index_of(view, whole)
+    if found is not None:
+        return Part(whole.shape, *found, view.shape)
+    start = _first_element(view, whole)
+    if start is None or not view.flags.c_contiguous:
+        return None
+    first = int(np.ravel_multi_index(start, whole.shape))
+    return Part((whole.size,), (slice(first, first + view.size),), (0,), view.shape)
 
 
 def index_of(view: Any, whole: Any) -> tuple[tuple[slice, ...], tuple[int, ...]] | None:

@@ -43,9 +43,15 @@ class Constants:
             self._memory.pop(memory, None)
         return found
 
+    def was_read(self, array: Any) -> bool:
+        """Whether a function has read a constant, or another part of its memory."""
+        return array in self and any(owner(x) is owner(array) for x, _, _ in self._read.values())
+
     def release(self, array: Any) -> None:
-        """Forget an array, which has another value from now on."""
-        self._memory.pop(id(owner(array)), None)
+        """Forget an array, which has another value from now on; nothing will read its elements of before."""
+        memory = owner(array)
+        self._memory.pop(id(memory), None)
+        self._read = {key: read for key, read in self._read.items() if owner(read[0]) is not memory}
 
     def value(self, tape: Tape, array: Any) -> Value | None:
         """Return the constant of the graph that a function reads; None if the array is no constant."""

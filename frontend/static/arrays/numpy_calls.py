@@ -182,6 +182,8 @@ def of_function(tape: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
     join = _OF_SEQUENCES.get(func)
     if join is not None and args and isinstance(args[0], (list, tuple)):
         return _of_sequence(tape, join, func, args[0], args[1:], kwargs)
+    if func is np.dot and not kwargs and all(isinstance(x, np.ndarray) and x.ndim == 2 for x in args):
+        return of_ufunc(tape, np.matmul, args)
     if args and isinstance(args[0], np.ndarray) and (method := _AS_METHODS.get(func)) is not None:
         return of_method(tape, method, args[0], args[1:], kwargs)
     function = _FUNCTIONS.get(func)
@@ -202,6 +204,8 @@ def _of_sequence(tape: Any, join: Callable[..., Any], func: Any, xs: Sequence[An
 def of_method(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
     """Return the result of ``array.name(*args, **kwargs)``, recorded; None if no function of ours does the same."""
     kwargs = kwargs or {}
+    if name == "dot" and len(args) == 1:
+        return of_function(tape, np.dot, (array, *args), kwargs)
     if len(args) > _MOST_ARGUMENTS.get(name, len(args)) or (name in _OF_FLOATS and array.dtype.kind != "f"):
         return None
     if name == "__getitem__" and isinstance(args[0], np.ndarray) and args[0].dtype.kind == "i":

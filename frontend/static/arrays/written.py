@@ -1,10 +1,13 @@
-"""Arrays that NumPy makes in a call and the user's code then fills with computed values: padding, one-hot rows.
+"""Arrays that the user's code fills with computed values: padding, one-hot rows, running averages.
 
-Each write maps such an array to another value: its former elements with the written ones in their place. That
-is right as long as nothing else reads its memory: functions whose gradients would do so later, or views of it.
+Each write maps such an array to another value: its former elements with the written ones in their place. A write to a
+part maps the whole, and other parts are parts of that from then on. It is right as long as nothing else reads the
+memory: functions that retain it for their gradients would do so later. Arrays from outside are written to by replays
+at their end.
 """
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,11 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kusari.ir import Value
+
 from ... import functions as F
+from ...configuration import config
+from ...function_node import FunctionNode
 from ...functions.array.indexing import GetItemGrad, ScatterAdd, encode
 from ...variable import Variable
+from ..trees import array_of
 from . import numpy_calls
-from .captured import owner
+from .captured import Part, outside_value, owner, part_of
 
 if TYPE_CHECKING:
     from ..trace.recorder import Tape
@@ -28,7 +36,9 @@ class Written:
     def __init__(self) -> None:
         self._own: dict[int, Any] = {}  # arrays that own their memory
         self._memory: dict[int, Any] = {}  # arrays that have been written to
-        self._read: set[int] = set()  # those of them that functions of the user's have read
+        self._outside: dict[int, Any] = {}  # those of them that were there before the call
+        self.sources: list[Value] = []  # the values of these as they were
+        self._read: dict[int, Any] = {}  # arrays that functions may read again, or write to
         self._numpy = False
 
     def __contains__(self, array: Any) -> bool:
@@ -36,18 +46,51 @@ class Written:
         return bool(self._memory) and type(array) is np.ndarray and id(owner(array)) in self._memory
 
     def owns(self, array: Any) -> bool:
-        """Whether an array may be written to."""
-        return id(array) in self._own
+        """Whether an array lies in memory of the call's own that may be written to."""
+        return id(owner(array)) in self._own
+
+    def arrays(self) -> list[Any]:
+        """Return the arrays that have been written to."""
+        return [*self._memory.values()]
+
+    def outside(self) -> list[Any]:
+        """Return those of them that were there before the call."""
+        return [*self._outside.values()]
+
+    def is_outside(self, array: Any) -> bool:
+        """Whether an array lies in the memory of one of those."""
+        return bool(self._outside) and id(owner(array)) in self._outside
 
     def made(self, array: Any) -> None:
         """Take in an array that NumPy has made, or computed from values that the tape knows."""
         if array.base is None:
             self._own[id(array)] = array
 
-    def read(self, array: Any) -> None:
-        """Note that a function reads an array; constants are compared at the end."""
-        if not self._numpy and self.owns(array):
-            self._read.add(id(array))
+    def read(self, tape: Tape, array: Any, label: str) -> None:
+        """Note that a function is applied to an array; a persistent one it may write to."""
+        if self._numpy:
+            return
+        if self.is_outside(array):
+            tape.note_at_user(f"{label} reads an array from outside after the call has changed its elements, and later "
+                              "calls may change them again; give it a copy")
+        elif tape.is_state(memory := owner(array)):
+            self._read[id(memory)] = memory
+
+    def retain(self, tape: Tape, array: Any) -> None:
+        """Note that a function reads an array again later; constants are compared at the end."""
+        memory = owner(array)
+        if not self._numpy and (id(memory) in self._own or memory in tape.constants or tape.is_from_outside(memory)):
+            self._read[id(memory)] = memory
+
+    def applied(self, tape: Tape, function: FunctionNode, inputs: Any, outputs: Any, keeps_any: bool) -> None:
+        """Note the arrays that the gradient of a function reads; one of the user's may keep any."""
+        if tape.observation is None:
+            return
+        if keeps_any or config.enable_backprop and any([v.requires_grad for v in inputs]):
+            for variables, indexes in ((inputs, function._input_indexes_to_retain),
+                                       (outputs, function._output_indexes_to_retain)):
+                for i in range(len(variables)) if keeps_any else indexes or ():
+                    self.retain(tape, array_of(variables[i]))
 
     @contextmanager
     def by_numpy(self) -> Iterator[None]:
@@ -58,23 +101,46 @@ class Written:
         finally:
             self._numpy = before
 
-    def write(self, tape: Tape, array: Any, compute: Callable[[Any], Any]) -> bool:
-        """Map ``array`` to ``compute(array)``, which the caller writes to it; returns whether that is possible."""
-        if array.base is not None or not (array in tape.constants or self.owns(array)) or id(array) in self._read:
-            return False
-        if any(y is not array and owner(y) is array for y in tape.live_arrays()):
-            return False
-        before = array
-        if not tape.knows_elements(array) or array in tape.constants:
-            before = array.copy()  # elements that functions have read are compared at the end
+    def write(self, tape: Tape, array: Any, compute: Callable[[Any], Any]) -> Any:
+        """Map ``array`` to ``compute(array)``, which the caller writes to it.
+
+        Returns the array of the new value of all the memory that it lies in; None if that is impossible.
+        """
+        memory = owner(array)
+        own = memory in tape.constants or id(memory) in self._own
+        if type(memory) is not np.ndarray or id(memory) in self._read or not (
+                own or outside_value(tape, memory) is not None):
+            return None
+        views = [y for y in tape.live_arrays() if y is not memory and owner(y) is memory]
+        part = None if array is memory else part_of(array, memory)
+        if any(part_of(y, memory) is None for y in views) or part is None and array is not memory:
+            return None
+        before = memory
+        if own and (not tape.knows_elements(memory) or memory in tape.constants):
+            before = memory.copy()  # elements that functions have read are compared at the end
             tape.constants.add(before)
-        value = compute(before)
+        value = compute(before) if part is None else _with_part(tape, before, part, compute)
         if value is None or (known := tape.known(value)) is None:
-            return False
-        tape.constants.release(array)
-        self._own[id(array)] = self._memory[id(array)] = array
-        tape.alias(array, known)
-        return True
+            return None
+        tape.constants.release(memory)
+        if not own and id(memory) not in self._outside and (source := tape.known(memory)) is not None:
+            self.sources.append(source)
+        self._memory[id(memory)] = memory
+        (self._own if own else self._outside)[id(memory)] = memory
+        tape.alias(memory, known, views)
+        return value
+
+
+def _with_part(tape: Tape, whole: Any, part: Part, compute: Callable[[Any], Any]) -> Any:
+    """Return the recorded value of ``whole`` after a part of it has become what ``compute`` makes of that."""
+    def assign(x: Any, y: Any) -> Any:
+        made = x.copy()
+        part.of_array(made)[...] = y
+        return made
+    before = numpy_calls.recorded(tape, part.of, part.of_array, (whole,))
+    after = None if before is None else compute(before)
+    return None if after is None else numpy_calls.recorded(
+        tape, lambda x, y: part.replaced(x, y, functools.partial(_constant, tape)), assign, (whole, after))
 
 
 def with_item(tape: Tape, array: Any, key: Any, value: Any) -> Any:
@@ -119,6 +185,9 @@ def _places(tape: Tape, x: Variable, key: Any, *rest: Any) -> Variable:
 
 def _slices(tape: Tape, x: Variable, key: Any, value: Any) -> Variable:
     """Return ``x`` with a number, or an array, in a part."""
+    if isinstance(value, Variable) and value.shape == x.shape and all(i == slice(None) or i is Ellipsis for i in (
+            key if type(key) is tuple else (key,))):
+        return F.cast(value, x.dtype)
     inside = np.zeros(x.shape, bool)
     inside[key] = True
     if isinstance(value, Variable):

@@ -219,6 +219,20 @@ class Entry(Guard):
         return _compared(now, self.value, source)
 
 
+class EntryType(Entry):
+    """The type of the number that an entry is."""
+
+    def holds(self) -> bool:
+        return type(self.now()) is type(self.value)
+
+    def test(self, source: Source) -> str:
+        holder, key = source.name(self.holder, "held"), source.name(self.key, "key")
+        return f"type(dict.__getitem__({holder}, {key})) is {source.name(type(self.value), 'kind')}"
+
+    def line(self) -> str:
+        return f"{self.what} ({self.where}) is of type {type(self.value).__name__}"
+
+
 ANY_VARIABLE = Variable()  # in place of the value of an entry, which only has to be a Variable
 
 

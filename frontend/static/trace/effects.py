@@ -3,9 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..guards.guard import MISSING
+from ..computed_numbers import numbers_in
+from ..guards.guard import MISSING, EntryType
+
+if TYPE_CHECKING:
+    from .observation import Observation
 
 
 @dataclass(eq=False)
@@ -38,7 +42,78 @@ def store(holder: Any, key: Any, value: Any) -> None:
     holder[key] = value
 
 
+def refill(array: Any, value: Any) -> None:
+    """Change the elements of an array."""
+    array[...] = value
+
+
+def refill_entry(holder: Any, key: Any, value: Any) -> None:
+    """Change the elements of the array that is an entry of a namespace now."""
+    holder[key][...] = value
+
+
 def discard(holder: Any, key: Any) -> None:
     """Delete an entry, if it is there."""
     if key in holder:
         del holder[key]
+
+
+def add(holder: Any, key: Any, operation: Callable[[Any, Any], Any], operand: Any) -> None:
+    """Add to the number in an entry."""
+    holder[key] = operation(holder[key], operand)
+
+
+class Additions:
+    """The numbers in entries that a call adds to, and nothing else reads: each addition is an effect."""
+
+    def __init__(self, observation: Observation) -> None:
+        self._observation = observation
+        self._effects: dict[tuple[int, Any], list[Effect]] = {}
+
+    def may_begin(self, holder: Any, key: Any) -> bool:
+        """Whether a number in an entry from outside was neither read nor stored."""
+        o = self._observation
+        return o.guarded and o.is_outside(holder) and not o.is_stored(holder, key) and not o.is_read(holder, key)
+
+    def note(self, holder: Any, key: Any, before: Any, operation: Any, operand: Any, what: str) -> None:
+        """Note that a number, which was ``before``, has become ``operation(before, operand)``."""
+        o = self._observation
+        if o.is_stored(holder, key) or o.is_read(holder, key):
+            o.note(f"{what} is read or stored while it is added to")
+            return
+        o.guard("type", holder, key, lambda where: EntryType(holder, key, before, what, where))
+        effect = Effect(add, (holder, key, operation), (operand,), what, holder, key)
+        self._effects.setdefault((id(holder), key), []).append(effect)
+        o.changes(holder, effect)
+
+    def read(self, number: int, key: Any, value: Any) -> None:
+        """Take additions to a number, which is ``value`` now, for a read and a store, as it is read."""
+        effects = self._effects.pop((number, key), None)
+        if effects is None:
+            return
+        o, first = self._observation, effects[0]
+        guard = o.guard("type", first.holder, key, lambda where: EntryType(first.holder, key, value, first.what, where))
+        if guard is None or numbers_in([e.args for e in effects]):
+            o.note(f"{first.what} is read after a computed number was added to it, which takes data out of the traced "
+                   "computation")
+            return
+        o.effects = [e for e in o.effects if all(e is not x for x in effects)]
+        o.entry(first.holder, key, guard.value, first.what)
+        o.stored(first.holder, key, value, first.what)
+
+    def forget(self, number: int) -> None:
+        """Forget the additions to items of a container that is emptied."""
+        self._effects = {place: effects for place, effects in self._effects.items() if place[0] != number}
+
+
+def refilled(o: Observation, array: Any, value: Any) -> None:
+    """Note that an array from outside has the elements of ``value`` now."""
+    place = o.tape.state_entry(array)
+    if place is not None and o.is_stored(*place):
+        o.note("the elements of an array change after the call has put another one in its place")
+    known = next((e for e in o.effects if e.holder is array), None)
+    if known is not None:
+        known.args = (value,)
+        return
+    function, target = (refill, (array,)) if place is None else (refill_entry, place)
+    o.effects.append(Effect(function, target, (value,), "the elements of an array from outside", array))

@@ -92,6 +92,31 @@ def by_python(tape: Tape, name: str, fn: Callable[..., Any], args: tuple[Any, ..
     return result
 
 
+def picked(tape: Tape, array: Any, mask: Any) -> Any:
+    """Return ``array[mask]``, which is recorded when it is needed; None if the two have no values."""
+    source, chosen = _value(tape, array), _value(tape, mask)
+    if tape.fault is not None or tape.observation is None or source is None or chosen is None:
+        return None
+    result = array[mask]
+    spec = flatten(((array, mask), {}), [])
+
+    def record() -> None:
+        tape.append(_op("__getitem__()"), (source, chosen), (result,), {
+            "fn": operator.getitem, "spec": spec, "name": "__getitem__()", "errors": {}})
+        tape.written.made(result)
+    tape.picked.take(result, array, source, chosen, record)
+    return result
+
+
+def apart(nodes: Iterable[Node], outputs: tuple[Value, ...], sources: Iterable[Value],
+          where: str) -> tuple[tuple[Node, ...], tuple[Value, ...]]:
+    """Return nodes and results that read copies of ``sources``, which change before gradients may read them."""
+    copies = {v: Value(v.type, v.hint) for v in sources}
+    attrs = {"fn": np.copy, "spec": flatten(((np.zeros(0),), {}), []), "name": "numpy.copy", "errors": {}}
+    made = [Node(_op("numpy.copy"), (v,), (copy,), attrs, where) for v, copy in copies.items()]
+    return (*made, *[n.on(copies) for n in nodes]), tuple([copies.get(v, v) for v in outputs])
+
+
 def as_number(tape: Tape, name: str, number: Any, array: Any) -> Any:
     """Return the number that an array without axes is, as one that the trace follows; replays compare truth values."""
     if not isinstance(number, KINDS) or isinstance(number, int):  # of which code in C reads the value without a call
@@ -118,9 +143,13 @@ def told(tape: Tape, number: ComputedNumber, name: str) -> None:
         tape.compared[id(number)] = number
         compare(tape, name, number.kusari_value, number.kusari_array)
     else:
-        tape.note_at_user(f"{name} of a {number.kusari_kind.__name__} takes data out of the traced computation; use "
-                          "functions instead (shapes and dtypes may be read freely), or move the line out of the "
-                          "static function")
+        tape.note_at_user(taken_out(f"{name} of a {number.kusari_kind.__name__}"))
+
+
+def taken_out(what: str) -> str:
+    """Return the reason of a use that no function computes."""
+    return (f"{what} takes data out of the traced computation; use functions instead (shapes and dtypes may be read "
+            "freely), or move the line out of the static function")
 
 
 def _is_plain(tree: Any) -> bool:

@@ -21,11 +21,12 @@ from ...link import Link
 from ...link.namespace import entries_of
 from ...parameter import Parameter
 from ...variable import Variable
-from ..computed_numbers import settled
+from ..computed_numbers import ComputedNumber, numbers_in, settled
 from ..guards import guard as guards
 from ..guards.check import Checks, checks_of
 from ..guards.guard import ANY_VARIABLE, LARGEST_ARRAY_BYTES, MISSING, Entry, Guard
-from .effects import Effect, discard, store
+from ..trees import has_arrays
+from .effects import Additions, Effect, discard, store
 
 if TYPE_CHECKING:
     from .recorder import Tape
@@ -67,7 +68,9 @@ class Observation:
         self.imported = False                          # whether a module of the user's was imported
         self.generators: list[Any] = []                # weak references to objects that the call has made
         self._read_elements: dict[int, Any] = {}
+        self._settling: list[Callable[[], None]] = []  # puts plain numbers where the call has stored computed ones
         self.links: dict[int, Link] = {}               # whose attributes were read, by identity
+        self.additions = Additions(self)
         self.hooked: dict[str, Any] | None = None      # the namespace of a link that has hooks
 
     # Truthy if the call is known not to be static, so that nothing needs to be observed any more: asked all the time.
@@ -169,6 +172,7 @@ class Observation:
         number = id(owner)
         if number in self._fresh or number in self._arguments or (number, key) in self._stored:
             return value
+        self.additions.read(number, key, value)
         place = number, "entry", key
         if place in self._known or self.tape.fault is not None:
             return value
@@ -185,10 +189,10 @@ class Observation:
 
     def found(self, value: Any, what: str, at: Entry | None = None) -> None:
         """Note that a Variable or an array was found outside."""
-        if self.tape.is_argument(value):
+        if self.tape.is_argument(value) or isinstance(value, ComputedNumber):
             return
         if not isinstance(value, _NO_PLACE) and not self.is_fresh(value) and (
-                not isinstance(value, tuple) or not _holds_arrays(value)):
+                not isinstance(value, tuple) or not has_arrays(value)):
             self._outside[id(value)] = value
         if type(value) is np.ndarray:
             if self.tape.known(value) is None:
@@ -328,6 +332,25 @@ class Observation:
         self._stored[id(owner), key] = effect
         self.effects.append(effect)
 
+    def is_read(self, holder: Any, key: Any) -> bool:
+        """Whether the call has read an entry, or changed its container otherwise."""
+        return (id(holder), "entry", key) in self._known or id(holder) in self._changed
+
+    def changes(self, holder: Any, effect: Effect) -> None:
+        """Note an effect on an entry of a container."""
+        self._stored_in.add(id(holder))
+        self._fresh.setdefault(-id(holder), holder)  # alive as long as its number is known
+        self.effects.append(effect)
+
+    def is_stored(self, holder: Any, key: Any) -> bool:
+        """Whether the call has stored an entry."""
+        return (id(holder), key) in self._stored
+
+    def holds(self, value: Any, settle: Callable[[], None]) -> None:
+        """Note that an object holds ``value``, in which there may be computed numbers until ``settle`` is called."""
+        if numbers_in(value):
+            self._settling.append(settle)
+
     def stored_in(self, x: Any, entries: Any, name: str) -> None:
         """Note that an entry of a namespace is an attribute of an object, too."""
         effect = self._stored.get((id(entries), name))
@@ -363,6 +386,7 @@ class Observation:
         number = id(container)
         self._changed[number] = None
         self.effects = [effect for effect in self.effects if effect.holder is not container]
+        self.additions.forget(number)
         self._stored = {place: effect for place, effect in self._stored.items() if place[0] != number}
         self._stored_in.discard(number)
 
@@ -381,6 +405,10 @@ class Observation:
         """Whether an array was found outside."""
         return id(array) in self.arrays
 
+    def read_elements(self) -> list[Any]:
+        """Return the outside arrays whose elements were read other than by functions."""
+        return list(self._read_elements.values())
+
     def found_arrays(self) -> list[Any]:
         """Return the arrays that were found outside."""
         return [array for array, _ in self.arrays.values()]
@@ -398,6 +426,9 @@ class Observation:
         """
         for made in [x for key, x in self._fresh.items() if key > 0 and type(x) in (list, dict, set)]:
             settled(made, "a container")
+        for settle in self._settling:
+            settle()
+        self._settling.clear()
         self.guards = []
         for known in (self._known, self._fresh, self._arguments, self._outside, self._states, self.arrays,
                       self._persistent, self._stored, self._changed, self._read_elements):
@@ -443,23 +474,7 @@ def user_place() -> str:
     return f"{found.f_code.co_filename}:{found.f_lineno}, in {found.f_code.co_name}"
 
 
-def _holds_arrays(values: tuple[Any, ...]) -> bool:
-    """Whether a tuple has Variables or arrays in it, which replays make anew or read again."""
-    return any([isinstance(x, (Variable, np.ndarray)) or isinstance(x, tuple) and _holds_arrays(x) for x in values])
-
-
 @functools.cache
 def is_ours(name: str | None) -> bool:
     """Whether a module is Kusari's."""
     return name is not None and (name == "kusari" or name.startswith("kusari."))
-
-
-def is_lazy(link: Any) -> bool:
-    """Whether a link of ours, or one of its parts, has a parameter without an array."""
-    if not is_ours(type(link).__module__):
-        return False
-    parts = list(link.links())
-    if not all(is_ours(type(part).__module__) for part in parts):
-        parts = [link]  # the draws of the user's links are not expected
-    own = [entries_of(part).get(name) for part in parts for name in part._params]
-    return any(p is not None and p._array is None for p in own)

@@ -11,6 +11,7 @@ from ...configuration import using_config
 from ...elementwise import Elementwise
 from ...function_node import FunctionNode
 from ...variable import Variable
+from ..arrays.captured import outside_value
 from ..arrays.overlap import has_address
 from .own_functions import apply_own, owners, template
 
@@ -58,8 +59,9 @@ def held_arrays(tape: Tape, template: FunctionNode) -> dict[tuple[int, str], Val
         value = None
         if array.tobytes() == before and not tape.is_taken(array):  # its forward has not changed it
             value = tape.constants.value(tape, array) or (tape.known(array) if tape.knows_elements(array) else None)
+            value = outside_value(tape, array) if value is None else value
         if value is not None:
-            tape.written.read(array)
+            tape.written.retain(tape, array)
             found[i, name] = value
             vars(owners(template)[i])[name] = None
     held = array_attribute(template)

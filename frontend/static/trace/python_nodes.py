@@ -137,11 +137,17 @@ def _call_report(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
     """Report the values of a replay."""
     it = iter(arrays)
     kinds = attrs["kinds"]
-    values = {k: v if v is not None else number_of(kinds[k], next(it)) if k in kinds else output_variable(
-        np.array(next(it)), False) for k, v in attrs["values"].items()}
+    values = {k: v if v is not None else _reported(kinds[k], next(it)) for k, v in attrs["values"].items()}
     with recording(None):
         report(values, attrs["observer"])
     return ()
+
+
+def _reported(kind: type, array: Any) -> Any:
+    """Return a value of a replay as the user's code reports it: a Variable, an array or a number."""
+    if kind is Variable:
+        return output_variable(np.array(array), False)
+    return np.array(array) if kind is np.ndarray else number_of(kind, array)
 
 
 REPORT = Op("report", _call_report, Trait.OPAQUE)
@@ -163,6 +169,7 @@ def record_report(tape: Tape, values: dict[str, Any], observer: Any) -> dict[str
         value = tape.known(array_of(x)) if hasattr(x, "dtype") else None
         if value is not None:
             inputs.append(value)
+            kinds.setdefault(key, Variable if isinstance(x, Variable) else np.ndarray)
         kept[key] = None if value is not None else x
     tape.append(REPORT, tuple(inputs), (), {"values": kept, "kinds": kinds, "observer": observer})
     return plain

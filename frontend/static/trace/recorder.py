@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeGuard
 
@@ -28,16 +28,17 @@ from ..arrays.captured import outside_value, owner
 from ..arrays.constants import Constants
 from ..arrays.detached import Detached, cut_off
 from ..arrays.overlap import Spans, has_address
+from ..arrays.picked import Picked
 from ..arrays.written import Written
 from ..computed_numbers import Reader, numbers_in, settled
 from ..errors import Fault
 from ..guards.guard import Entry, type_of
 from ..trees import array_of
-from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding
+from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding, is_lazy
 from .contents import Contents
 from .net import Net
-from .numpy_nodes import told
-from .observation import NOT_DRAWN_AGAIN, Observation, is_lazy
+from .numpy_nodes import taken_out, told
+from .observation import NOT_DRAWN_AGAIN, Observation
 from .ops import held_arrays, op_of, pristine, runs_users_python, static_attributes
 from .python_nodes import record_report
 from .random_state import position
@@ -59,12 +60,10 @@ class Tape:
         self._where: str | None = None
         self._values: dict[int, Value] = {}
         self._keep: list[Any] = []
-        self.constants = Constants()
-        self.written = Written()
+        self.constants, self.written, self.picked = Constants(), Written(), Picked()
         self._results: dict[int, Any] = {}  # weak references to results of functions, by identity
         self.keeps_results = False
-        self.computed = Detached()
-        self.aliases = Aliases()
+        self.computed, self.aliases = Detached(), Aliases()
         self._parameters: dict[int, Value] = {}
         self._states: dict[int, StateBinding] = {}
         self.outside: dict[int, Any] = {}  # arrays that the user's code has from elsewhere and that functions read
@@ -72,7 +71,6 @@ class Tape:
         self.net = Net(self)
         self._drawn: Any = None
         self.draws = False  # whether functions have drawn random numbers
-        self._initializing = False
         self._taken: dict[int, tuple[Any, Parameter]] = {}  # arrays of parameters, as the user's code has them
         self._parameter_views: dict[int, Any] = {}  # views of these, through which no gradient goes
         self.numbers, self.errors = Reader(functools.partial(told, self)), np.geterr()
@@ -85,7 +83,7 @@ class Tape:
         self._promised: set[int] = set()  # arrays that are the same at every call
         self.contents = Contents(self.note)
         self._made: dict[int, Parameter] = {}
-        self._first_arrays = False  # whether a parameter got its first array, perhaps by random numbers
+        self._initializing = self._first_arrays = False  # parameters get their first arrays, perhaps by random numbers
         self._leaves: list[Any] = []  # of the arguments
         self.arguments: dict[int, Any] = {}
         self.made_inside: Fault | None = None  # a function reads a parameter that the call has made
@@ -124,6 +122,7 @@ class Tape:
         values = tuple([v for v in found if v is not None])
         if self.fault is not None or len(values) < len(found):
             return
+        self.written.applied(self, function, inputs, outputs, runs_users_python(function))
         record = getattr(function, "record", None)
         if record is not None:
             record(self, values, outputs)
@@ -218,6 +217,9 @@ class Tape:
         self.note(f"{what} reads elements of {kind}, and replays would not read again; use functions instead (shapes "
                   "and dtypes may be read freely), or do it outside the static function")
 
+    def _taken_out(self, what: str) -> None:
+        self.note(taken_out(what))
+
     def escape(self, variable: Variable, what: str) -> None:
         """Called when user code takes the data out of a Variable."""
         if _is_parameter(variable):
@@ -227,10 +229,6 @@ class Tape:
         if id(variable._array) in self._values or (
                 self.observation is not None and variable._array not in self.constants):
             self._taken_out(what)
-
-    def _taken_out(self, what: str) -> None:
-        self.note(f"{what} takes data out of the traced computation; use functions instead "
-                  "(shapes and dtypes may be read freely), or move the line out of the static function")
 
     report = record_report  # called by ``kusari.report``
 
@@ -332,21 +330,25 @@ class Tape:
         """Return the arrays with a value."""
         return [a for a in (*self._keep, *(r() for r in self._results.values())) if type(a) is np.ndarray]
 
-    def alias(self, array: Any, value: Value) -> None:
-        """Map ``array`` to an existing value."""
+    def alias(self, array: Any, value: Value, views: Iterable[Any] = ()) -> None:
+        """Map ``array`` to an existing value; ``views`` are parts of it from now on."""
         self._values[id(array)] = value
         self._keep.append(array)
+        for view in views:
+            self._values.pop(id(view), None)
 
     def known(self, array: Any) -> Value | None:
         """Return the value of ``array``, if any."""
+        self.picked.settle(array)
         return self._values.get(id(array))
 
     def knows_elements(self, array: Any) -> bool:
         """Whether ``array`` is an argument, or has been computed from arguments by recorded functions."""
-        return id(array) in self._values and id(array) not in self._taken
+        return self.known(array) is not None and id(array) not in self._taken
 
     def is_value(self, array: Any) -> bool:
         """Whether an array is an argument, was computed of arguments, or is bound by replays."""
+        self.picked.settle(array)
         key, others = id(array), (self.outside, self._states, self._taken, self._promised)
         return array in self.written or key in self._values and array not in self.constants and not any(
             key in known for known in others)
@@ -379,6 +381,10 @@ class Tape:
     def is_state(self, array: Any) -> bool:
         """Whether ``array`` is a persistent array of a link."""
         return id(array) in self._states
+
+    def state_entry(self, array: Any) -> Any:
+        """Return the dictionary and the key of such an array; None of others."""
+        return self._states[id(array)].holder if id(array) in self._states else None
 
     def states(self) -> list[Any]:
         """Return the persistent arrays."""
@@ -428,8 +434,8 @@ class Tape:
             return value
         if (value := self.constants.value(self, array)) is not None:
             return value
-        self.written.read(array)
-        value = self._values.get(id(array))
+        self.written.read(self, array, label)
+        value = self.known(array)
         slot = None if self.observation is None else self.observation.state(variable)
         if slot is not None and id(variable) not in self.carried:
             return self._carry(variable, slot, label, value)

@@ -19,6 +19,7 @@ from ..errors import Fault
 from ..guards.check import Checks
 from ..trees import array_of, flatten, parts_of
 from .bindings import Binding, ParameterBinding
+from .numpy_nodes import apart
 from .observation import Observation
 from .recorder import Tape
 
@@ -153,7 +154,8 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     distinct = tuple(dict.fromkeys(inputs))
     place = _place(tape, leaves, out_leaves, card)
     consts = tuple([(v, a.get() if is_cupy_array(a) else a) for v, a in tape.consts])
-    graph = Graph(name, distinct, tuple(tape.bindings), consts, tuple(tape.nodes), outputs)
+    nodes, outputs = apart(tape.nodes, outputs, tape.written.sources, tape.where or "")
+    graph = Graph(name, distinct, tuple(tape.bindings), consts, nodes, outputs)
     detached = tape.detached()
     first: dict[int, int] = {}
     same = {i: j for i, v in enumerate(out_leaves) if (j := first.setdefault(id(v), i)) != i}
@@ -217,6 +219,10 @@ def _outputs(tape: Tape, out_leaves: list[Any]) -> tuple[Value, ...]:
             tape.note(f"the static function returns or stores the array of a parameter (shape {array.shape}, "
                       f"{array.dtype}), which replays would copy")
             break
+        if array is not None and tape.written.is_outside(array):
+            tape.note("an array from outside whose elements the call has changed is returned or stored, which replays "
+                      "would copy")
+            break
         with recording(tape):
             value = None if array is None else tape.constants.result(tape, leaf, array)
         value = value if value is not None or array is None else (
@@ -246,6 +252,11 @@ def _note_what_replays_miss(tape: Tape, spec: Any) -> None:
                       "one; do it outside, or in a function decorated with static_code", tape.where)
     if _has_object(spec):
         tape.note(f"the static function returns an object that is not a tree of Variables and arrays: {spec!r}")
+    filled = Spans(tape.written.outside())
+    o = tape.observation
+    others = [] if o is None else [*o.found_arrays(), *o.read_elements(), *tape.states()]
+    if filled.starts and any(not tape.written.is_outside(x) and filled.touch(x) for x in others if has_address(x)):
+        tape.note("an array from outside that the call has changed shares memory with another one; use a copy")
     if tape.outside and (spans := Spans(tape.given_arrays())).starts and any(map(spans.touch, tape.outside.values())):
         tape.note("an array that functions read from an attribute or a global shares memory with an argument or with a "
                   "link's arrays; use a copy")

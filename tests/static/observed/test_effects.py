@@ -307,7 +307,7 @@ def callbacks_in_lists(decorate: Any) -> Any:
     return call
 
 
-@ROWS.falls_back("takes data out of the traced computation")
+@ROWS.replays
 def callbacks_in_attributes(decorate: Any) -> Any:
     seen: list[float] = []
     model = build(decorate(lambda s, x: s.callback(s.l(x))),
@@ -480,7 +480,7 @@ def reports_only_sometimes(decorate: Any) -> Any:
     return call
 
 
-@ROWS.falls_back("takes data out of the traced computation")
+@ROWS.falls_back("changes in every call")
 def summaries_that_are_added_to(decorate: Any) -> Any:
     summary = kusari.Summary()
 

@@ -356,13 +356,13 @@ def an_array_of_a_variable(a: Any, x: Any) -> Any:
 
 FILLED: dict[str, tuple[str, Callable[..., Any]]] = {
     **{f.__name__: ("replays", filled(f)) for f in (
-        rows_and_columns, in_place, of_arguments, copies, called_else)},
+        rows_and_columns, in_place, of_arguments, copies, called_else, a_view_from_before, a_view_between,
+        a_view_of_what_was_computed, read_between, read_before)},
     "integers": ("replays", filled(rows_and_columns, dtype="i")),
     "hot": ("replays", filled(hot, (3, 2, 4))),
     "masks": ("replays", filled(masks, dtype="?")),
     **{f.__name__: ("replays", filled(f)) for f in (elements_of_it, several_at_one_place)},
     **{f.__name__: ("falls back", filled(f)) for f in (
-        a_view_from_before, a_view_between, a_view_of_what_was_computed, read_between, read_before,
         an_argument, no_copies, an_array_of_a_variable)},
 }
 

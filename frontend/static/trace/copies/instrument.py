@@ -7,6 +7,7 @@ The copy has one more free variable, ``__kusari__``, the observer ``k``. Its cal
 ``k.cell("n", n)``             a free variable; ``n = k.set_cell("n", v)``; ``k.del_cell("n")`` before ``del n``
 ``k.attr(x, "name")``          ``k.set_attr(x, "name", v)``, ``k.del_attr(x, "name")``; private names are mangled
 ``k.item(x, key)``             ``k.set_item(x, key, v)``, ``k.del_item(x, key)``; slices are ``k.slice(a, b, c)``
+``k.counted_attr(x, "name")``  the read of ``x.name += a``; ``k.counted_item(x, key)``
 ``k.call(f, *args, **kw)``     a call; ``k.super(__class__, self)`` for ``super()``
 ``k.binary("+", a, b)``        ``k.inplace("+", a, b)`` for ``a += b``; ``k.unary("-", a)``; ``k.compare("in", a, b)``
 ``k.operand(a)``               an operand of a chained comparison, which is Python's own

@@ -143,8 +143,8 @@ class Statements(Expressions):
                     store, temporary, delete = self.set_temporary(self.key(part), part)
                     before, part, after = [*before, *store], temporary, [*after, *delete]
                 parts.append(part)
-            read = self.hook(target, "item", *parts) if isinstance(target, ast.Subscript) else self.hook(
-                self.at_name(target), "attr", parts[0], self.attribute(target))
+            read = self.hook(target, "counted_item", *parts) if isinstance(target, ast.Subscript) else self.hook(
+                self.at_name(target), "counted_attr", parts[0], self.attribute(target))
         value = self.hook(node, "inplace", constant(BINARY[type(node.op)], node), read, self.value(node.value))
         return [*before, *([self._put(target, *parts, value)] if parts else self.bind(target, value)), *after]
 

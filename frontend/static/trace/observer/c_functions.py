@@ -31,7 +31,7 @@ from ..own_functions import GENERATORS
 from . import containers, lookup, operations, texts
 from .builtin_functions import BUILTINS, namespace
 from .c_code import PURE_MODULES, VALUES, Handler, unknown, wrapped
-from .container_methods import CHANGES, of_container
+from .container_methods import CHANGES, holds_numbers, of_container
 from .containers import made, native
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ _SHALLOW = frozenset(("append", "extend", "get", "items", "keys", "values", "cop
 def _method(k: Observer, f: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Call a method above the net, unless it is one that calls nothing of the user's."""
     x = f.__self__
-    if not issubclass(type(x), np.ndarray):
+    if not issubclass(type(x), np.ndarray) and not holds_numbers(x, f.__name__):
         args, kwargs = settled(args, f.__name__), settled(kwargs, f.__name__)
     handler = _method_of(type(x))
     if type(x) in _PLAIN and (f.__name__ in _SHALLOW or isinstance(x, (str, np.ndarray))) and all(

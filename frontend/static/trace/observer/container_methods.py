@@ -1,4 +1,8 @@
-"""Methods of lists, dictionaries, sets and deques: reads become guards, changes become effects."""
+"""Methods of lists, dictionaries, sets and deques: reads become guards, changes become effects.
+
+So do additions to numbers: ``self.calls += 1`` is an effect, and the number of before may be any, as long as nothing
+else reads it in the same call. It is a store of a number that was read, then.
+"""
 from __future__ import annotations
 
 import array
@@ -8,9 +12,12 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...computed_numbers import settled
+import numpy as np
+
+from ...computed_numbers import ComputedNumber, plain, settled
 from ...guards.guard import MISSING
-from . import containers
+from ..observation import Observation, is_ours
+from . import containers, lookup
 from .builtin_functions import content
 from .c_code import CALLBACKS, wrapped
 from .containers import made
@@ -20,6 +27,7 @@ if TYPE_CHECKING:
     from .observer import Observer
 
 
+_COUNTING = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
 _IN_PLACE = frozenset(("__iadd__", "__imul__", "__ior__", "__iand__", "__isub__", "__ixor__"))
 _OF_LISTS = _IN_PLACE | {"append", "extend", "insert", "remove", "pop", "clear", "reverse", "__setitem__",
                          "__delitem__"}
@@ -39,10 +47,17 @@ _OF_ITERABLES = frozenset(("copy", "__add__", "__mul__", "union", "difference", 
                            "symmetric_difference", "fromkeys", "__or__", "__and__", "__sub__"))
 
 
+def holds_numbers(x: Any, name: str) -> bool:
+    """Whether a method puts its argument into a container as it is, so that a computed number stays one there."""
+    return type(x) in (list, collections.deque) and name in ("append", "appendleft")
+
+
 def of_container(base: type, k: Observer, f: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Call a method of a built-in container."""
     o, x, name = k.observation, f.__self__, f.__name__
     what = containers.name_of(x)
+    if holds_numbers(x, name):
+        o.holds(args, functools.partial(containers.settle, x))
     if type(x) not in containers.MUTABLE and name.startswith("__"):  # a method of a subclass calls it
         o.items(x, what)
         effect = name in CHANGES[base] and o.changing(x)
@@ -126,3 +141,71 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "__getitem__": containers.read, "__contains__": containers.contains, "__len__": containers.length,
     "__setitem__": containers.write, "__delitem__": functools.partial(containers.write, value=MISSING)}
 _OF_DICTIONARIES = {**_OPERATIONS, "get": _get, "setdefault": _setdefault, "pop": _pop}
+
+
+# -- numbers that are added to -----------------------------------------------------------------------------------------
+
+
+class Counted:
+    """A number in an entry of a dictionary while an augmented assignment is under way: nothing else sees this."""
+
+    __slots__ = ("holder", "key", "value", "what", "made", "operation", "operand")
+
+    def __init__(self, holder: dict[Any, Any], key: Any, value: Any, what: str) -> None:
+        self.holder = holder
+        self.key = key
+        self.value = value
+        self.what = what
+        self.made: Any = None
+        self.operation: Any = None
+        self.operand: Any = None
+
+    def read(self, o: Observation) -> Any:
+        """Return the number as one that was read."""
+        if o.is_stored(self.holder, self.key):
+            o.note(f"{self.what} is stored while it is added to")
+        return o.entry(self.holder, self.key, self.value, self.what)
+
+
+def of_attribute(k: Observer, x: Any, name: str) -> Counted | None:
+    """Return the number in an ordinary attribute that is about to be added to; None of anything else."""
+    kind = type(x)
+    if kind.__getattribute__ is not object.__getattribute__ or (
+            isinstance(kind.__setattr__, types.FunctionType) and not is_ours(kind.__setattr__.__module__)) or any(
+            hasattr(type(vars(cls)[name]), "__set__") for cls in kind.__mro__ if name in vars(cls)):
+        return None
+    o, entries = k.observation, lookup.entries_in(x)
+    if entries is None or not o.is_outside(x):
+        return None
+    found = _of_entry(o, entries, name, f"{kind.__name__}.{name}")
+    if found is not None:
+        o.kind(x)
+    return found
+
+
+def of_item(k: Observer, x: Any, key: Any) -> Counted | None:
+    """Return the number that is an item of a dictionary and about to be added to; None of anything else."""
+    o = k.observation
+    if type(x) not in _COUNTING or type(key) not in (str, int) or not o.is_outside(x):
+        return None
+    return _of_entry(o, x, key, f"item {key!r} of a {type(x).__name__}")
+
+
+def _of_entry(o: Observation, holder: dict[Any, Any], key: Any, what: str) -> Counted | None:
+    value = holder.get(key)
+    return Counted(holder, key, value, what) if _is_number(value) and o.additions.may_begin(holder, key) else None
+
+
+def _is_number(x: Any) -> bool:
+    return type(x) in (int, float) or isinstance(x, (np.integer, np.floating)) and not isinstance(x, ComputedNumber)
+
+
+def applied(k: Observer, op: str, native: Any, counted: Counted, operand: Any) -> Any:
+    """Apply an operator in place, which is ``native`` of Python's, to such a number."""
+    if k.observation.off:
+        return native(counted.value, plain(operand))
+    if not (_is_number(operand) or isinstance(operand, ComputedNumber)):
+        return k.inplace(op, counted.read(k.observation), operand)
+    made = native(counted.value, operand.kusari_value if isinstance(operand, ComputedNumber) else operand)
+    counted.made, counted.operation, counted.operand = made, native, operand
+    return counted

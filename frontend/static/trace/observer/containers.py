@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 MUTABLE = (list, dict, set, collections.deque, bytearray, array.array, collections.OrderedDict, collections.defaultdict,
            collections.Counter)
+_FOLLOWING = (list, dict, collections.deque, collections.OrderedDict, collections.defaultdict)  # hold computed numbers
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 _IMMUTABLE_ITEMS = (str, bytes, range, frozenset)
 _LOOKED_AT_DEPTH = 6
@@ -191,13 +192,14 @@ def write(k: Observer, x: Any, key: Any, value: Any) -> None:
     o = k.observation
     kind = type(x)
     deletes = value is MISSING
-    follows = issubclass(kind, np.ndarray) or kind in (dict, list) and o.is_fresh(x) and type(key) is not slice
-    value = value if follows else settled(value, "a store")
+    value = _followed(k, x, key, value)
     key = key if issubclass(kind, np.ndarray) else settled(key, "a key")
     if o.off or cards.reads(o.tape, "an assignment to items", x):
         _native(x, key, value)
     elif issubclass(kind, np.ndarray):
         operations.set_item(k, x, key, value)
+    elif type(value) is np.ndarray and _is_there(o, x, key, value):
+        read(k, x, key)  # as after `x[key] += 1`
     elif kind not in MUTABLE and lookup.call_own(k, x, "__delitem__" if deletes else "__setitem__", key, *(
             () if deletes else (value,))) is not MISSING:
         return
@@ -221,6 +223,34 @@ def write(k: Observer, x: Any, key: Any, value: Any) -> None:
         if not o.is_fresh(x):
             o.note(f"items of a {kind.__name__} are stored, which is not observed")
         _native(x, key, value)
+
+
+def settle(x: Any) -> None:
+    """Put plain numbers in place of computed ones that a container has."""
+    for key, value in list(x.items() if isinstance(x, dict) else enumerate(x)):
+        plain = settled(value, "a container")
+        if plain is not value:
+            x[key] = plain
+
+
+def _followed(k: Observer, x: Any, key: Any, value: Any) -> Any:
+    """Return a value that is about to be stored, with plain numbers where those of ``x`` cannot be followed."""
+    o, kind = k.observation, type(x)
+    if issubclass(kind, np.ndarray):
+        return value
+    if kind not in _FOLLOWING or type(key) is slice or o.off:
+        return settled(value, "a store")
+    o.holds(value, functools.partial(settle, x))
+    return value
+
+
+def _is_there(o: Any, x: Any, key: Any, value: Any) -> bool:
+    """Whether an array from outside is an item of a list or a dictionary from outside already."""
+    if not (o.is_outside(x) and o.owns(value)):
+        return False
+    if type(x) is list:
+        return type(key) is int and -len(x) <= key < len(x) and x[key] is value
+    return type(x) is dict and type(key) in (int, str) and x.get(key) is value
 
 
 def discard_item(holder: Any, key: Any) -> None:

@@ -159,7 +159,7 @@ def read_own(k: Observer, x: Any, name: str) -> Any:
         if o.is_outside(x):
             _class_of(o, x)
         return _of_data_descriptor(k, found, x, kind, name)
-    entries = _entries(x)
+    entries = entries_in(x)
     if entries is not None and o.is_outside(x):
         _class_of(o, x)
         versioned = "attributes" if issubclass(type(x), Link) else None
@@ -211,7 +211,7 @@ def _class_of(o: Observation, x: Any) -> None:
         o.kind(x)
 
 
-def _entries(x: Any) -> dict[str, Any] | None:
+def entries_in(x: Any) -> dict[str, Any] | None:
     """Return the namespace of an object, if it has one."""
     try:
         found = entries_of(x) if isinstance(x, Attributed) else object.__getattribute__(x, "__dict__")
@@ -368,9 +368,8 @@ _READERS: tuple[tuple[Any, Callable[[Observer, Any, str], Any]], ...] = (
 def write(k: Observer, x: Any, name: str, value: Any) -> None:
     """Store ``x.name = value``, observed; ``value`` MISSING deletes."""
     o = k.observation
-    value = settled(value, name)
     if o.off:
-        _native(x, name, value)
+        _native(x, name, settled(value, name))
         return
     deletes = value is MISSING
     special = "__delattr__" if deletes else "__setattr__"
@@ -379,17 +378,18 @@ def write(k: Observer, x: Any, name: str, value: Any) -> None:
         _native(x, name, value)
         return
     if issubclass(type(x), np.ndarray):
-        operations.set_attribute(k, x, name, value)
+        operations.set_attribute(k, x, name, settled(value, name))
         return
     if issubclass(type(x), Variable):
-        _native(x, name, value)
+        _native(x, name, settled(value, name))
         o.note(f".{name} of a Variable may be read or stored, which replays would not repeat; do it outside")
         return
     if isinstance(x, (LocalConfig, GlobalConfig)):
         o.note(f"config.{name} changes inside the static function, which replays cannot repeat; use using_config")
-        _native(x, name, value)
+        _native(x, name, settled(value, name))
         return
     if isinstance(x, (types.ModuleType, type)):
+        o.holds(value, functools.partial(_settle, x, name, value))
         _native(x, name, value)
         of_class: Any = (x, (delattr if deletes else setattr, (x, name))) if issubclass(type(x), type) else ()
         o.stored(x.__dict__, name, value, f"{x.__name__}.{name}", *of_class)
@@ -403,8 +403,8 @@ def write(k: Observer, x: Any, name: str, value: Any) -> None:
 
 def write_own(k: Observer, setter: Any, x: Any, name: str, value: Any) -> None:
     """Store with ``setter``, which is that of ``object``, of another class in C or of links."""
-    o, value = k.observation, settled(value, name)
-    kind = type(x)
+    o, kind = k.observation, type(x)
+    o.holds(value, functools.partial(_settle, x, name, value))
     deletes, what = value is MISSING, f"{kind.__name__}.{name}"
     by: Any = (functools.partial(_delete, x, name), ()) if deletes else (setattr, (x, name))
     if isinstance(x, threading.local):
@@ -420,10 +420,14 @@ def write_own(k: Observer, setter: Any, x: Any, name: str, value: Any) -> None:
         if isinstance(setter, types.FunctionType):
             k.call(setter, found, x, *(() if deletes else (value,)))
             return
+        value = settled(value, name)
         _native(x, name, value)
         o.stored(x, name, value, what, None, by)
         return
-    entries = _entries(x)
+    entries = entries_in(x)
+    if _is_there(o, entries, name, value):  # as after `self.total += x`
+        setter(x, name, value)
+        return
     if deletes and entries is not None and o.is_outside(x):
         o.presence(entries, name, what)
     setter(x, name, *(() if deletes else (value,)))
@@ -431,6 +435,23 @@ def write_own(k: Observer, setter: Any, x: Any, name: str, value: Any) -> None:
         o.stored(x if o.is_argument(x) else entries, name, value, what)
         if not o.is_argument(x):
             o.stored_in(x, entries, name)
+
+
+def _is_there(o: Observation, entries: dict[str, Any] | None, name: str, value: Any) -> bool:
+    """Whether an array is stored where it is, and was before the call."""
+    if type(value) is not np.ndarray or entries is None or entries.get(name) is not value or (
+            o.is_stored(entries, name) or not (o.owns(value) or o.tape.is_state(value))):
+        return False
+    place = o.tape.state_entry(value)
+    if place is None or place[0] is not entries or place[1] != name:
+        o.entry(entries, name, value, name)
+    return True
+
+
+def _settle(x: Any, name: str, value: Any) -> None:
+    """Put plain numbers into an attribute, if it still has a value that the call has stored."""
+    if vars(x).get(name) is value:
+        _native(x, name, settled(value, name))
 
 
 def _delete(x: Any, name: str) -> None:

@@ -21,6 +21,7 @@ from ...guards.guard import IMMUTABLE, MISSING, is_plain
 from ..net import is_library
 from ..observation import Observation, is_ours
 from . import builtin_functions, calls, container_methods, containers, lookup, operations, texts
+from .container_methods import Counted
 from .operators import BINARY, COMPARE, INPLACE, UNARY, Operator
 
 
@@ -56,7 +57,8 @@ class Observer:
 
     def set_name(self, name: str, value: Any) -> None:
         """Store a global."""
-        value = self.globals[name] = settled(value, name)
+        self.observation.holds(value, lambda: _settle(self.globals, name, value))
+        self.globals[name] = value
         self.observation.stored(self.globals, name, value, f"the global {name}")
 
     def del_name(self, name: str) -> None:
@@ -73,7 +75,8 @@ class Observer:
 
     def set_cell(self, name: str, value: Any) -> Any:
         """Observe the store of a closure variable: the copy then stores the value that is returned."""
-        cell, value = self._cell(name), settled(value, name)
+        cell = self._cell(name)
+        self.observation.holds(value, lambda: _settle_cell(cell, value))
         self.observation.stored(cell, "cell_contents", value, f"the closure variable {name}", None,
                                 (setattr, (cell, "cell_contents")))
         return value
@@ -85,11 +88,41 @@ class Observer:
 
     # -- attributes, items, iteration ---------------------------------------------------------------------------
 
-    attr, set_attr, del_attr = lookup.read, lookup.write, functools.partialmethod(lookup.write, value=MISSING)
-    item, set_item = containers.read, containers.write
+    attr, del_attr, item = lookup.read, functools.partialmethod(lookup.write, value=MISSING), containers.read
     del_item = functools.partialmethod(containers.write, value=MISSING)
     iterate = containers.iterate
     slice, super = staticmethod(slice), staticmethod(super)
+
+    def counted_attr(self, x: Any, name: str) -> Any:
+        """Read an attribute that an augmented assignment stores next."""
+        found = None if self.observation.off else container_methods.of_attribute(self, x, name)
+        return self.attr(x, name) if found is None else found
+
+    def set_attr(self, x: Any, name: str, value: Any) -> None:
+        """Store an attribute."""
+        if type(value) is not Counted:
+            lookup.write(self, x, name, value)
+            return
+        setattr(x, name, value.made)
+        self._count(value)
+
+    def counted_item(self, x: Any, key: Any) -> Any:
+        """Read an item that an augmented assignment stores next."""
+        found = None if self.observation.off else container_methods.of_item(self, x, key)
+        return self.item(x, key) if found is None else found
+
+    def set_item(self, x: Any, key: Any, value: Any) -> None:
+        """Store an item."""
+        if type(value) is not Counted:
+            containers.write(self, x, key, value)
+            return
+        x[key] = value.made
+        self._count(value)
+
+    def _count(self, c: Counted) -> None:
+        """Take note of an addition to a number in an entry."""
+        if not self.observation.off:
+            self.observation.additions.note(c.holder, c.key, c.value, c.operation, c.operand, c.what)
 
     def mapping(self, x: Any) -> Mapping[Any, Any]:
         """Return a mapping that is unpacked."""
@@ -111,6 +144,8 @@ class Observer:
 
     def inplace(self, op: str, a: Any, b: Any) -> Any:
         """Apply a binary operator in place, where the operand has such a one."""
+        if type(a) is Counted:
+            return container_methods.applied(self, op, INPLACE[op].function, a, b)
         return self.operator(INPLACE[op], a, b)
 
     def unary(self, op: str, a: Any) -> Any:
@@ -224,6 +259,8 @@ class Observer:
         if self.observation.off and not (
                 type(function) is types.BuiltinFunctionType and function in builtin_functions.OF_FRAMES):
             return function(*map(plain, args), **{name: plain(x) for name, x in kwargs.items()})
+        if not self.observation.off:
+            self.observation.tape.picked.settle_all((args, kwargs))
         return calls.call(self, function, args, kwargs)
 
     def function(self, made: Any) -> Any:
@@ -302,6 +339,21 @@ class Observer:
         if module is not None:
             self.observation.entry(sys.modules, name, module, f"the module {name}")
         return module
+
+
+def _settle(entries: dict[str, Any], name: str, value: Any) -> None:
+    """Put plain numbers into an entry, if it still has a value that the call has stored."""
+    if entries.get(name) is value:
+        entries[name] = settled(value, name)
+
+
+def _settle_cell(cell: Any, value: Any) -> None:
+    """Put plain numbers into a closure variable, if it still has a value that the call has stored."""
+    try:
+        if cell.cell_contents is value:
+            cell.cell_contents = settled(value, "a closure variable")
+    except ValueError:  # it is empty
+        pass
 
 
 class _Manager:

@@ -19,11 +19,13 @@ import numpy as np
 from ....variable import Variable
 from ...arrays import cards, numpy_calls
 from ...arrays.captured import owner
+from ...arrays.picked import copied, is_mask
 from ...arrays.written import with_item
 from ...computed_numbers import ComputedNumber, numbers_in, plain, settled
 from ...guards.guard import MISSING
 from ...trees import array_of
 from .. import numpy_nodes
+from ..effects import refilled
 from ..numpy_nodes import by_python
 from ..own_functions import GENERATORS
 from .c_code import unknown, wrapped
@@ -139,17 +141,15 @@ def _apply(k: Observer, operation: _Operation, fn: Callable[..., Any] | None = N
     if _is_refused(k, name, arrays, [x for x in written if operation.rewrite is None or not tape.is_value(x)]):
         return operation()
     known = next((x for x in arrays if tape.is_value(x) or tape.is_taken(x)), None)
-    if known is None:
+    follows = bool(written) and (_is_outside(k, written[0]) or tape.constants.was_read(written[0]))
+    if known is None and not follows:
         others = [x for x in arrays if x not in tape.constants]
         return _apply_to_others(k, operation, others, written, operation.view)
     found = None if operation.record is None or written else operation.record()
     if found is not None:
         return found
     if written:
-        rewrite = functools.partial(_rewrite, k, operation)
-        if tape.fault is not None or not tape.written.write(tape, written[0], rewrite):
-            read_elements(k, known, name)
-        return operation()
+        return _write(k, operation, known)
     try:
         result = operation()
     except Exception:
@@ -162,12 +162,28 @@ def _apply(k: Observer, operation: _Operation, fn: Callable[..., Any] | None = N
     return o.fresh_tree(recorded)
 
 
+def _write(k: Observer, operation: _Operation, known: Any) -> Any:
+    """Do an operation that writes to an array; ``known`` is a value among its operands, if there is one."""
+    o, array, value = k.observation, operation.written[0], None
+    is_outside = _is_outside(k, array)
+    if o.tape.fault is None and len(operation.written) == 1:
+        value = o.tape.written.write(o.tape, array, functools.partial(_rewrite, k, operation))
+    if value is None and (is_outside or known is not None):
+        _refuse_write(k, array, operation.name) if is_outside else read_elements(k, known, operation.name)
+    result = operation()
+    if value is not None and is_outside:
+        refilled(o, owner(array), value)
+        o.tape.contents.take(owner(array))
+    return result
+
+
 def _rewrite(k: Observer, operation: _Operation, before: Any) -> Any:
     """Return the value after an operation of an array that it writes to, whose elements are those of ``before``."""
     found = None if operation.rewrite is None else operation.rewrite(before)
-    position = next((i for i, x in enumerate(operation.args) if x is operation.written[0]), None)
-    if found is not None or position is None:
+    places = [i for i, x in enumerate(operation.args) if x is operation.written[0]]
+    if found is not None or len(places) != 1 or "out" in operation.kwargs:  # else it would be written to twice
         return found
+    position = places[0]
     args, native = (*operation.args[:position], before, *operation.args[position + 1:]), operation.fn
 
     def fn(*args: Any, **kwargs: Any) -> Any:
@@ -188,24 +204,24 @@ def of_numbers(k: Observer, op: Operator, *operands: Any) -> Any:
     return numpy_nodes.of_numbers(k.observation.tape, op.plain.function, operands, on_arrays)
 
 
-def _plain(tree: Any, name: str) -> Any:
-    """Return arguments with arrays in place of floats of NumPy's that are computed, and plain numbers for others."""
+def _plain(tree: Any, name: str, kinds: Any = np.floating) -> Any:
+    """Return arguments with arrays in place of computed numbers of NumPy's ``kinds``, and plain numbers for others."""
     if isinstance(tree, ComputedNumber):
-        return tree.kusari_array if issubclass(tree.kusari_kind, np.floating) else settled(tree, name)
+        return tree.kusari_array if issubclass(tree.kusari_kind, kinds) else settled(tree, name)
     if not numbers_in(tree):
         return tree
     if isinstance(tree, slice):
         return slice(*[_plain(x, name) for x in (tree.start, tree.stop, tree.step)])
     if isinstance(tree, dict):
-        return {key: _plain(x, name) for key, x in tree.items()}
-    return type(tree)([_plain(x, name) for x in tree])
+        return {key: _plain(x, name, kinds) for key, x in tree.items()}
+    return type(tree)([_plain(x, name, kinds) for x in tree])
 
 
 def _is_refused(k: Observer, what: str, arrays: list[Any], written: list[Any]) -> bool:
     """Whether an operation of NumPy's writes to an array that is not the call's own, or reads a Variable: a fault."""
     tape = k.observation.tape
     for x in written:
-        if issubclass(type(x), np.ndarray) and not _is_own(k, x):
+        if issubclass(type(x), np.ndarray) and not _is_own(k, x) and not _is_outside(k, x):
             _refuse_write(k, x, what)
             for y in arrays:
                 if tape.is_value(y):
@@ -234,6 +250,13 @@ def _apply_to_others(k: Observer, native: Callable[[], Any], outside: list[Any],
 
 def _is_own(k: Observer, array: Any) -> bool:
     return array in k.observation.tape.constants or k.observation.tape.written.owns(array)
+
+
+def _is_outside(k: Observer, array: Any) -> bool:
+    """Whether an array lies in one from outside that replays may write to: no guard compares its elements."""
+    o, memory = k.observation, owner(array)
+    return o.guarded and type(memory) is np.ndarray and (o.tape.is_state(memory) or o.owns(memory)) and not any(
+        owner(x) is memory for x in o.read_elements())
 
 
 def _refuse_write(k: Observer, array: Any, what: str) -> None:
@@ -294,6 +317,8 @@ def identity(k: Observer, a: Any, b: Any) -> None:
 
 def attribute(k: Observer, x: Any, name: str) -> Any:
     """Read an attribute of an array."""
+    if not k.observation.off:
+        k.observation.tape.picked.settle(x)
     if name in _FREE or name.startswith("__") and name not in _OPAQUE:
         value = getattr(x, name)
         o = k.observation
@@ -325,12 +350,22 @@ def set_attribute(k: Observer, x: Any, name: str, value: Any) -> None:
 
 def item(k: Observer, x: Any, key: Any) -> Any:
     """Read an item or a part of an array."""
+    tape = k.observation.tape
+    if is_mask(key) and not k.observation.off and (tape.is_value(x) or tape.is_value(key)) and (
+            found := numpy_nodes.picked(tape, x, key)) is not None:
+        return found
     return method(k, x, "__getitem__", (key,), {})
 
 
 def set_item(k: Observer, x: Any, key: Any, value: Any) -> None:
     """Store an item or a part of an array."""
-    tape, key, value = k.observation.tape, _plain(key, "__setitem__()"), _plain(value, "__setitem__()")
+    tape, value = k.observation.tape, _plain(value, "__setitem__()")
+    key = _plain(key, "__setitem__()", np.integer)
+    source = tape.picked.source(tape, key, value) if is_mask(key) and not k.observation.off else None
+    if source is not None:
+        _apply(k, _Operation("__setitem__()", operator.setitem, (x, key, value), written=(x,),
+                             rewrite=lambda y: copied(tape, y, key, source)), operands=(x, key, source))
+        return
     _apply(k, _Operation("__setitem__()", operator.setitem, (x, key, value), written=(x,),
                          rewrite=lambda y: with_item(tape, y, key, value)))
 
@@ -338,6 +373,8 @@ def set_item(k: Observer, x: Any, key: Any, value: Any) -> None:
 def iterate(k: Observer, x: Any) -> Iterable[Any]:
     """Return an iterable over an array."""
     tape = k.observation.tape
+    if not k.observation.off:
+        tape.picked.settle(x)
     if x.ndim > 1 or x.ndim and x.size <= numpy_nodes.MOST_CHECKED_NODES and (tape.is_value(x) or tape.is_taken(x)):
         return (item(k, x, i) for i in range(x.shape[0]))
     if x.ndim:
@@ -354,7 +391,8 @@ def method(k: Observer, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[s
     if name == "__len__":
         return len(x)
     written = (x,) if name in _IN_PLACE or name == "byteswap" and (args or kwargs) else _written(kwargs)
-    record = (lambda: numpy_calls.of_method(tape, name, x, args, kwargs)) if name in numpy_calls.METHODS else None
+    is_known = name in numpy_calls.METHODS or name == "dot"
+    record = (lambda: numpy_calls.of_method(tape, name, x, args, kwargs)) if is_known else None
     label = f".{name}" if not name.startswith("__") else f"{name}()"
 
     def fn(array: Any, *args: Any, **kwargs: Any) -> Any:
@@ -389,7 +427,8 @@ def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
         args = (array_of(args[0]), *args[1:])
         return _apply(k, _Operation(f"numpy.{name}", fn, args, kwargs), operands=(args[1:], kwargs))
     record = functools.partial(numpy_calls.of_function, tape, f, args, kwargs)
-    written = _written(kwargs, *(args[:1] if known in _WRITING else ()))
+    by_place = args[:1] if known in _WRITING else args[f.nin:] if isinstance(f, np.ufunc) else ()
+    written = _written(kwargs, *by_place)
     return _apply(k, _Operation(f"numpy.{name}", fn, args, kwargs, record, written, name in _VIEWS), f)
 
 
