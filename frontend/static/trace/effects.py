@@ -52,6 +52,11 @@ def refill_entry(holder: Any, key: Any, value: Any) -> None:
     holder[key][...] = value
 
 
+def is_writeable(holder: Any, key: Any = MISSING) -> bool:
+    """Whether the elements of an array, or of the array that is an entry of a namespace, may change."""
+    return (holder if key is MISSING else holder[key]).flags.writeable
+
+
 def discard(holder: Any, key: Any) -> None:
     """Delete an entry, if it is there."""
     if key in holder:
@@ -116,4 +121,5 @@ def refilled(o: Observation, array: Any, value: Any) -> None:
         known.args = (value,)
         return
     function, target = (refill, (array,)) if place is None else (refill_entry, place)
+    o.called_again(is_writeable, target, True, "whether the elements of an array from outside may change")
     o.effects.append(Effect(function, target, (value,), "the elements of an array from outside", array))

@@ -4,6 +4,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import math
+import operator
 import warnings
 from typing import Any
 
@@ -305,6 +306,35 @@ def own_arrays_of_classes(decorate: Any) -> Any:
         t[hot == 1] = x[hot == 1]
         return F.tanh(x) * hot * t
     return lambda i, x: f(x)
+
+
+@ROWS.falls_back("raises, and need not in other calls")
+def elements_for_another_mask(decorate: Any) -> Any:
+    @decorate
+    def f(x: Any) -> Any:
+        t, mask = np.zeros((3, 4), "f"), x > 0
+        picked = x[mask]
+        mask[0] = False
+        with contextlib.suppress(ValueError):
+            t[mask] = picked
+        return F.tanh(x) + t
+    return lambda i, x: f(np.vstack([x[:1] if i < CHANGED else -abs(x[:1]), x[1:]]))
+
+
+@ROWS.replays
+def arrays_that_are_protected(decorate: Any) -> Any:
+    a = np.zeros((3, 4), "f")
+    model = build(decorate(lambda self, x: (operator.iadd(self.a, x), F.sum(self.l(x)))[1]), a=a)
+    optimizer = kusari.optimizers.SGD(0.1).setup(model)
+
+    def call(i: int, x: Any) -> Any:
+        a.setflags(write=i != CHANGED)
+        try:
+            optimizer.update(model, x)
+        except ValueError:
+            return model, a, "protected"
+        return model, a
+    return call
 
 
 @ROWS.falls_back("depend on values")

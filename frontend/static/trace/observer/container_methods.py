@@ -193,7 +193,9 @@ def of_item(k: Observer, x: Any, key: Any) -> Counted | None:
 
 def _of_entry(o: Observation, holder: dict[Any, Any], key: Any, what: str) -> Counted | None:
     value = holder.get(key)
-    return Counted(holder, key, value, what) if _is_number(value) and o.additions.may_begin(holder, key) else None
+    if not _is_number(value) or isinstance(value, np.integer):  # which may overflow, with a warning in its place
+        return None
+    return Counted(holder, key, value, what) if o.additions.may_begin(holder, key) else None
 
 
 def _is_number(x: Any) -> bool:

@@ -166,11 +166,15 @@ def _write(k: Observer, operation: _Operation, known: Any) -> Any:
     """Do an operation that writes to an array; ``known`` is a value among its operands, if there is one."""
     o, array, value = k.observation, operation.written[0], None
     is_outside = _is_outside(k, array)
-    if o.tape.fault is None and len(operation.written) == 1:
-        value = o.tape.written.write(o.tape, array, functools.partial(_rewrite, k, operation))
-    if value is None and (is_outside or known is not None):
-        _refuse_write(k, array, operation.name) if is_outside else read_elements(k, known, operation.name)
-    result = operation()
+    try:
+        if o.tape.fault is None and len(operation.written) == 1:
+            value = o.tape.written.write(o.tape, array, functools.partial(_rewrite, k, operation))
+        if value is None and (is_outside or known is not None):
+            _refuse_write(k, array, operation.name) if is_outside else read_elements(k, known, operation.name)
+        result = operation()
+    except Exception:
+        o.note(f"{operation.name} raises, and need not in other calls")
+        raise
     if value is not None and is_outside:
         refilled(o, owner(array), value)
         o.tape.contents.take(owner(array))
