@@ -128,6 +128,17 @@ class Elementwise(FunctionNode):
     def _impl_name(self) -> str:
         return class_name(self.body.label, self.body.literals)
 
+    def __getattr__(self, name: str) -> Any:
+        """Return a static argument, as ``slope``, or as ``value`` the number among the operands."""
+        body: Body | None = self.__dict__.get("body")
+        if body is not None:
+            if name in body.attrs:
+                return body.attrs[name]
+            value = next((v for v in body.literals if v is not None), None)
+            if name == "value" and value is not None:
+                return value
+        raise AttributeError(f"{self.__class__.__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
     def check_type_forward(self, in_types: Any) -> None:
         body = self.body
         if body.kind is None:

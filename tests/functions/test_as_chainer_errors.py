@@ -76,6 +76,15 @@ def test_labels_and_names(call: Callable[[], Any], label: str, name: str) -> Non
     assert hook.summary()[name]["occurrence"] == 1
 
 
+@pytest.mark.parametrize(("call", "name", "value"), [
+    (lambda: F.leaky_relu(X, 0.3), "slope", 0.3), (lambda: F.elu(X, alpha=2.0), "alpha", 2.0),
+    (lambda: F.clip(X, 0.0, 1.0), "x_max", 1.0), (lambda: X + 2, "value", 2), (lambda: 2.5 - X, "value", 2.5)])
+def test_elementwise_nodes_have_their_arguments(call: Callable[[], Any], name: str, value: float) -> None:
+    creator = call().creator
+    assert getattr(creator, name) == value
+    assert not hasattr(creator, f"{name}_of_another")
+
+
 def test_a_check_of_types_that_an_object_has_of_its_own() -> None:
     seen: list[Any] = []
     node: Any = _Gives(A)
