@@ -356,12 +356,16 @@ def test_arrays_and_numbers_are_stored(whole: list[bool]) -> None:
         y = self(x)
         self.seen = {"norm": float(F.sum(y * y).array), "last": [x]}
         return F.sum(y)
-    with pytest.warns(kusari.static.StaticGraphWarning, match="takes data out"):
-        model = net(static_graph, loss)
-        optimizer = SGD(0.1).setup(model)
-        for i in range(3):
-            optimizer.update(model.loss, data(i, 5, 3))
-    assert whole == []
+    model = net(static_graph(strict=True), loss)
+    optimizer = SGD(0.1).setup(model)
+    for i in range(3):
+        x = data(i, 5, 3)
+        expected = float(F.sum(model(x) ** 2).array)
+        optimizer.update(model.loss, x)
+        assert type(model.seen["norm"]) is float and model.seen["norm"] == pytest.approx(expected, rel=1e-5)
+        assert model.seen["last"][0] is x
+    assert whole == [True] * 2
+    whole.clear()
 
     def scenario(decorate: Any) -> list[list[Any]]:
         def loss(self: Any, x: Any) -> Any:

@@ -101,7 +101,7 @@ DICTS = datasets.DictDataset(a=np.arange(4), b=[4, 5, 6, 7])
         (SUB[np.int64(1)], 4),
         (PAIRS[1], (1, 5)),
         (PAIRS[1:3], [(1, 5), (2, 6)]),
-        (PAIRS[np.array([0, 2])], [(0, 4), (2, 6)]),
+        ([part.tolist() for part in PAIRS[np.array([0, 2])]], [[0, 2], [4, 6]]),
         (PAIRS[::-1][0], (3, 7)),
         (DICTS[-1], {"a": 3, "b": 7}),
         (DICTS[1:3], [{"a": 1, "b": 5}, {"a": 2, "b": 6}]),
