@@ -83,7 +83,10 @@ class Written:
             self._read[id(memory)] = memory
 
     def applied(self, tape: Tape, function: FunctionNode, inputs: Any, outputs: Any, keeps_any: bool) -> None:
-        """Note the arrays that the gradient of a function reads; one of the user's may keep any."""
+        """Note the arrays that the gradient of a function reads; one of the user's may keep any, and sees changes."""
+        if keeps_any and tape.observation is not None and tape.observation.has_changed():
+            tape.note_at_user(f"{function.label} is run by Python after the call has changed a number or an array from "
+                              "outside, which replays change at their end; change it after that function, or in it")
         if tape.observation is None:
             return
         if keeps_any or config.enable_backprop and any([v.requires_grad for v in inputs]):

@@ -26,6 +26,7 @@ from ..gradients.differentiate import LEFT_OUT, ZEROS, Backward, differentiate, 
 from ..room import Free, close_all
 from ..trace import random_state
 from ..trace.bindings import ParameterBinding
+from ..trace.effects import Filled
 from ..trace.python_nodes import OPAQUE_GRADIENT, STATIC_CODE
 from ..trace.recording import Recording
 from ..trees import ARRAY, VARIABLE, array_of, leaf_kinds, unflatten
@@ -95,8 +96,9 @@ class Schedule:
         self._states = recording.states
         self.check = recording.check
         self.single = recording.differentiable == (True,)
-        # Whether a call is nothing but its run: no states to read, no random numbers to look after.
-        self.plain = self._identical and not self._states and self._state is None
+        self._filled = Filled(recording.result)
+        # Whether a call is nothing but its run: no states to read, no random numbers or arrays to look after.
+        self.plain = self._identical and not self._states and self._state is None and not self._filled.targets
         self._one: Any = None
         self.simple = recording.result if recording.result is VARIABLE else None
 
@@ -218,6 +220,7 @@ class Schedule:
         return one
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
+        self._filled.require_apart(leaves)
         if self._states:
             leaves = [*leaves, *[holder[name] for holder, name in self._states]]
         arrays = [x if type(x) is np.ndarray else array_of(x) for x in leaves]

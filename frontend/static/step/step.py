@@ -31,6 +31,7 @@ from ..room import close_all, free_memory, made
 from ..signature import ArrayTypes, signature, unpack
 from ..source import Source
 from ..trace.bindings import ArrayBinding, ParameterBinding
+from ..trace.effects import Filled
 from ..trace.python_nodes import OPAQUE_GRADIENT
 from ..trace.recording import NotStatic, Recording
 from ..trees import VARIABLE
@@ -85,6 +86,7 @@ class Step:
         self._states = recording.states
         stored = recording.result is not VARIABLE and recording.result[0] == "stored"
         self.results = self._results() if stored else None
+        self._filled = Filled(recording.result)
         self.compiled: Any = None
         self._left: Iterator[int] = repeat(1)  # zeros as long as it need not be compiled
         self._often = False  # whether it has kernels of its own, as it runs often
@@ -234,6 +236,7 @@ class Step:
         program = self.program
         if program.optimizer._reducer is not self._reducer or not program.still_holds():
             raise Stale("the optimizer has changed")
+        self._filled.require_apart(leaves)
         scale = None
         if program.scaling is not None:
             scale = program.scaling.number()

@@ -1,12 +1,15 @@
 """Effects: changes of objects from outside by a traced call, as calls that each replay makes again, in their order."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..arrays.overlap import Spans, has_address
 from ..computed_numbers import numbers_in
+from ..errors import Stale
 from ..guards.guard import MISSING, EntryType
+from ..trees import array_of
 
 if TYPE_CHECKING:
     from .observation import Observation
@@ -32,6 +35,11 @@ class Effect:
         """Whether it stores an entry of a namespace."""
         return self.function is store and type(self.holder) is dict
 
+    @property
+    def changes(self) -> bool:
+        """Whether it adds to a number, or changes elements of an array."""
+        return self.function in (add, refill, refill_entry)
+
     def apply(self, args: tuple[Any, ...]) -> None:
         """Have the effect, with the arguments of a replay."""
         self.function(*self.target, *args)
@@ -55,6 +63,22 @@ def refill_entry(holder: Any, key: Any, value: Any) -> None:
 def is_writeable(holder: Any, key: Any = MISSING) -> bool:
     """Whether the elements of an array, or of the array that is an entry of a namespace, may change."""
     return (holder if key is MISSING else holder[key]).flags.writeable
+
+
+class Filled:
+    """The arrays from outside whose elements a recording's replays change at their end; ``result`` is the recording's.
+    """
+
+    def __init__(self, result: Any) -> None:
+        effects = result[1] if result[0] == "stored" else ()
+        self.targets = [e.target for e in effects if e.function in (refill, refill_entry)]
+
+    def require_apart(self, leaves: Sequence[Any]) -> None:
+        """Raise ``Stale`` where an argument shares memory with one: the call reads that after the change."""
+        if self.targets:
+            spans = Spans(t[0] if len(t) == 1 else t[0][t[1]] for t in self.targets)
+            if any(has_address(x) and spans.touch(x) for x in map(array_of, leaves)):
+                raise Stale("an argument shares memory with an array from outside that the call changes")
 
 
 def discard(holder: Any, key: Any) -> None:

@@ -342,6 +342,10 @@ class Observation:
         self._fresh.setdefault(-id(holder), holder)  # alive as long as its number is known
         self.effects.append(effect)
 
+    def has_changed(self) -> bool:
+        """Whether the call has added to numbers, or changed elements of arrays, from outside."""
+        return any([e.changes for e in self.effects])
+
     def is_stored(self, holder: Any, key: Any) -> bool:
         """Whether the call has stored an entry."""
         return (id(holder), key) in self._stored

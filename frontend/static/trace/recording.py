@@ -254,7 +254,8 @@ def _note_what_replays_miss(tape: Tape, spec: Any) -> None:
         tape.note(f"the static function returns an object that is not a tree of Variables and arrays: {spec!r}")
     filled = Spans(tape.written.outside())
     o = tape.observation
-    others = [] if o is None else [*o.found_arrays(), *o.read_elements(), *tape.states()]
+    given = map(array_of, tape.arguments.values())
+    others = [] if o is None else [*o.found_arrays(), *o.read_elements(), *tape.states(), *given]
     if filled.starts and any(not tape.written.is_outside(x) and filled.touch(x) for x in others if has_address(x)):
         tape.note("an array from outside that the call has changed shares memory with another one; use a copy")
     if tape.outside and (spans := Spans(tape.given_arrays())).starts and any(map(spans.touch, tape.outside.values())):

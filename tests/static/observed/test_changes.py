@@ -321,6 +321,54 @@ def elements_for_another_mask(decorate: Any) -> Any:
     return lambda i, x: f(np.vstack([x[:1] if i < CHANGED else -abs(x[:1]), x[1:]]))
 
 
+def memory_of_arguments(argument: Any) -> Any:
+    """A program that is given an array that it changes, from one call on."""
+    def program(decorate: Any) -> Any:
+        def f(self: Any, x: Any, y: Any) -> Any:
+            self.a += y.array if isinstance(y, kusari.Variable) else y
+            return F.tanh(self.l(x)) + y
+        model = build(decorate(f), a=np.zeros((3, 4), "f"))
+        return lambda i, x: (model(x, argument(model.a) if i >= CHANGED else x + 1), model.a)
+    program.__module__ = __name__
+    return program
+
+
+@pytest.mark.parametrize("argument", [lambda a: a, lambda a: a[::-1], lambda a: a.T.T, kusari.Variable])
+def test_arguments_that_are_changed(argument: Any) -> None:
+    check(memory_of_arguments(argument))
+
+
+class Seeing(kusari.FunctionNode):
+    """A function of the user's that looks at what the call has changed."""
+
+    def __init__(self, seen: Any) -> None:
+        self.seen = seen
+
+    def forward(self, inputs: Any) -> Any:
+        return inputs[0] * self.seen(),
+
+    def backward(self, indexes: Any, grad_outputs: Any) -> Any:
+        return grad_outputs[0] * 1,
+
+
+@ROWS.falls_back("is run by Python after the call has changed")
+def numbers_that_functions_see(decorate: Any) -> Any:
+    def f(self: Any, x: Any) -> Any:
+        self.n += 1
+        return Seeing(lambda: model.n).apply((self.l(x),))[0]
+    model = build(decorate(f), n=0)
+    return lambda i, x: (model(x), model.n)
+
+
+@ROWS.falls_back("is run by Python after the call has changed")
+def arrays_that_functions_see(decorate: Any) -> Any:
+    def f(self: Any, x: Any) -> Any:
+        self.a += x[0]
+        return Seeing(lambda: model.a.sum()).apply((self.l(x),))[0]
+    model = build(decorate(f), a=np.ones(4, "f"))
+    return lambda i, x: (model(x), model.a)
+
+
 @ROWS.replays
 def arrays_that_are_protected(decorate: Any) -> Any:
     a = np.zeros((3, 4), "f")
