@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kusari.ir import Builder, External, Graph, Trait, Value, tensor_type
+from kusari.ir import Builder, External, Graph, Value, tensor_type
 from kusari.runtime.python_rows import LateIndexError, RunError
 
 from ...configuration import config
@@ -27,6 +27,7 @@ from ..replay.arguments import arguments_of
 from ..replay.bind import ALONE
 from ..replay.receiving import clearing, giving, receive
 from ..replay.schedule_cache import MAX_SCHEDULES, ScheduleCache
+from ..replay.undo import may_fail
 from ..room import close_all, free_memory, made
 from ..signature import ArrayTypes, signature, unpack
 from ..source import Source
@@ -213,7 +214,7 @@ class Step:
         compiled = compile_graph(whole, (*kept, *flags), copy_out=0, memory=self.memory, spent=spent,
                                  place=self.recording.place,
                                  family=None if self._often else self.recording.family)
-        self._may_fail = any(map(_may_fail, compiled.program.instructions))
+        self._may_fail = any(map(may_fail, compiled.program.instructions))
         if self._may_fail:
             places = _places(compiled, base, len(self._given))
             place = {id(p): k for p, k in zip(self._given, places, strict=True)}
@@ -332,18 +333,10 @@ def _flags(arguments: Any, positions: Sequence[int], arrays: Sequence[Any]) -> l
     return [bool(arguments.current(i, arrays) if x is None else x) for i, x in zip(positions, kept, strict=True)]
 
 
-def _may_fail(instruction: Any) -> bool:
-    """Whether an instruction runs Python that may raise: not what draws random numbers.
-
-    Where a reduction raises, gradients and parameters are partly of this step: ranks that are out of step end.
-    """
-    return instruction.kernel is None and not instruction.node.op.traits & (Trait.RANDOM | Trait.CONFINED)
-
-
 def _places(compiled: Any, first: int, count: int) -> list[int]:
     """Return which externals the ``count`` outputs from ``first`` on are; -1 where Python runs after one is written."""
     slots, instructions = compiled.plan.slots, compiled.program.instructions
-    last = max([i for i, x in enumerate(instructions) if _may_fail(x)])
+    last = max([i for i, x in enumerate(instructions) if may_fail(x)])
     early = {s.index for x in instructions[:last + 1] for v in x.node.outputs if type(s := slots.get(v)) is External}
     of = [slots.get(v) for v in compiled.outputs[first:first + count]]
     return [s.index if type(s) is External and not s.offset and s.index not in early and of.count(s) == 1 else -1
