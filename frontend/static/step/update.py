@@ -6,7 +6,7 @@ literals until they are seen to change; from then on they are inputs.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from ..replay.arguments import Arguments, arguments_of
 from ..trace.bindings import ParameterBinding
 from .loss_scaling import Scaling, emit_finite, settle
 from .patience import Patience
+from .reduction import Sum, sums
 from .rule_groups import Group, RuleStateBinding, StatedHook, clocks, holding, same_entries, settings, updated_by
 from .taken_over import HOOKS, STEP, UPDATE, Conditions, Looks
 
@@ -211,16 +212,17 @@ class UpdateProgram:
         kind = np.promote_types(p._array.dtype, np.float32)
         return self._input(f"scale_{kind.name}", kind, scaling.number)
 
-    def emit(self, b: Builder, grads: dict[int, Value], params: dict[int, Value],
-             ) -> tuple[list[Value], list[tuple[Value, RuleStateBinding]], dict[int, Value]]:
+    def emit(self, b: Builder, grads: Mapping[int, Any], params: dict[int, Value],
+             ) -> tuple[list[Value], list[tuple[Value, RuleStateBinding]], dict[int, Any]]:
         """Append the update to ``b``.
 
-        ``grads`` and ``params`` map ``id(parameter)`` to values. Returns the hyperparameters' inputs, the states with
-        their bindings, and the gradients as the hooks left them.
+        ``grads`` and ``params`` map ``id(parameter)`` to values; a gradient may be a `Sum`, and stays one where nothing
+        but the update reads it. Returns the hyperparameters' inputs, the states with their bindings, and the gradients
+        as the hooks left them.
         """
         hyper_inputs: list[Value] = []
         states: list[tuple[Value, RuleStateBinding]] = []
-        grads = dict(grads)
+        grads = {i: g.value(b) if isinstance(g, Sum) and self.changes_gradients else g for i, g in grads.items()}
         self.more = []
         every: Value | None = None
         if self.scaling is not None and self.scaling.dynamic:
@@ -229,7 +231,7 @@ class UpdateProgram:
         for hook in self.hooks:
             self._emit_hook(b, self.stated[id(hook)], grads, params)
         for group in self.groups:
-            own: list[dict[str, Value]] = []
+            own: list[dict[str, Any]] = []
             for p, check in zip(group.members, group.checks, strict=True):
                 one = {"grad": grads[id(p)], "before": grads[id(p)]}
                 one["start"] = one["param"] = params[id(p)]
@@ -262,7 +264,7 @@ class UpdateProgram:
             self._read, self._hold = read, self._holding()
         return [*[v for v, _ in self.more], *hyper_inputs], states, grads
 
-    def _emit_group(self, b: Builder, group: Group, shared: list[Value], own: list[dict[str, Value]],
+    def _emit_group(self, b: Builder, group: Group, shared: list[Value], own: list[dict[str, Any]],
                     every: Value | None) -> list[tuple[Value, RuleStateBinding]]:
         """Append the update of a group, where ``every`` gradient is finite; returns states with their bindings.
 
@@ -276,10 +278,13 @@ class UpdateProgram:
         names = tuple(group.rule._state)
         first = len(shared) + len(asked)
         widened = group.inner != group.dtype and not group.wide
-        symbols = [Symbol(Arg(first + i)) for i in range(2 + len(names))]
+        grads = sums(b, [one["grad"] for one in own])
+        behind = 1 + len(grads[0].parts)  # the parameter and the parts of its gradient
+        symbols = [Symbol(Arg(first + i)) for i in range(behind + len(names))]
         wide = [cast(s, group.inner) for s in symbols] if widened else symbols
-        new = group.new_values(wide[0], wide[1], dict(zip(names, wide[2:], strict=True)), hyper)
-        old = dict(zip(("param", "", *names), symbols, strict=True))
+        new = group.new_values(wide[0], grads[0].formula(wide[1:behind]),
+                               dict(zip(names, wide[behind:], strict=True)), hyper)
+        old = {"param": symbols[0], **dict(zip(names, symbols[behind:], strict=True))}
         targets = list(new)
         found = [cast(new[t], group.dtype) if widened else new[t] for t in targets]
         if asked:
@@ -288,16 +293,16 @@ class UpdateProgram:
         states: list[tuple[Value, RuleStateBinding]] = []
         operands: list[Value] = []
         written: list[Value] = []
-        for p, one in zip(group.members, own, strict=True):
+        for p, one, grad in zip(group.members, own, grads, strict=True):
             for name in names:
                 array = p.update_rule._state[name]
                 value = Value(tensor_type(array.dtype, array.shape), name)
                 one[f"state {name}"] = value
                 states.append((value, RuleStateBinding(p.update_rule, p, name)))
-            operands += [one["start"], one["grad"], *(one[f"state {n}"] for n in names)]
+            operands += [one["start"], *grad.parts, *(one[f"state {n}"] for n in names)]
             written += [one["param"] if t == "param" else one[f"state {t}"] for t in targets]
         results = b.emit(PRIMITIVES["foreach"], *shared, *asked, *operands, exprs=exprs,
-                         shared=len(shared) + len(asked), arity=2 + len(names))
+                         shared=len(shared) + len(asked), arity=behind + len(names))
         updated = dict(zip(written, results, strict=True))
         for one in own:
             one["updated"] = updated.get(one["param"], one["start"])
