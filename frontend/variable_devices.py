@@ -21,6 +21,7 @@ class VariableDevices:
     _array: Any
     _grad: Any
     _grad_var: Any
+    _gradient: Any
     array: Any
 
     def to_cpu(self) -> None:

@@ -151,8 +151,9 @@ class Apart:
             self.comm.set_config(name, value)
         np.random.seed(0)
         self.models = [cls(), cls()]
-        self.optimizers = [distributed.create_multi_node_optimizer(rule(), self.comm).setup(model) for rule, model in zip(
-            (kusari.optimizers.Adam, kusari.optimizers.MomentumSGD), self.models, strict=True)]
+        rules = kusari.optimizers.Adam(), kusari.optimizers.MomentumSGD()
+        self.optimizers = [distributed.create_multi_node_optimizer(rule, self.comm).setup(model)
+                           for rule, model in zip(rules, self.models, strict=True)]
         if hook is not None:
             self.optimizers[0].add_hook(hook)
 

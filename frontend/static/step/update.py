@@ -25,7 +25,7 @@ from ..compile.compile import SCALAR_BYTES, compile_graph
 from ..errors import NotCompilable, Stale
 from ..replay.arguments import Arguments, arguments_of
 from ..trace.bindings import ParameterBinding
-from .loss_scaling import Scaling, emit_finite, settle
+from .loss_scaling import Scaling, chosen, emit_finite, settle
 from .patience import Patience
 from .reduction import Sum, sums
 from .rule_groups import Group, RuleStateBinding, StatedHook, clocks, holding, same_entries, settings, updated_by
@@ -256,10 +256,10 @@ class UpdateProgram:
                     one["grad"] = self._emit_one(b, hook, one["grad"], one["updated"],
                                                  scale=None if group.wide else self._scale(p))
                 new = one["before"] if group.wide else one["grad"]
-                grads[id(p)] = _chosen(b, every, new, one["before"])
+                grads[id(p)] = chosen(b, every, new, one["before"])
                 if group.wide:
                     narrow = b.cast(one["updated"], group.dtype)
-                    b.assign(params[id(p)], _chosen(b, every, narrow, params[id(p)]))
+                    b.assign(params[id(p)], chosen(b, every, narrow, params[id(p)]))
         if not self.anywhere and self._read != (read := self._reads()):
             self._read, self._hold = read, self._holding()
         return [*[v for v, _ in self.more], *hyper_inputs], states, grads
@@ -387,11 +387,6 @@ def _start(b: Builder, wide: Value, narrow: Value) -> Value:
     """Append the start of an update: the float32 copy, or the parameter where that has been changed since."""
     changed = b.call("not_equal", b.cast(wide, narrow.tensor.dtype), narrow)
     return b.call("where", b.reshape(b.reduce("any", changed), ()), b.cast(narrow, wide.tensor.dtype), wide)
-
-
-def _chosen(b: Builder, every: Value | None, new: Value, old: Value) -> Value:
-    """Append ``new`` where ``every`` gradient is finite, else ``old``."""
-    return new if every is None or new is old else b.call("where", every, new, old)
 
 
 def _square(b: Builder, x: Value) -> Value:
