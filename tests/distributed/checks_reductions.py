@@ -5,7 +5,6 @@ import copy
 import pickle
 
 import numpy as np
-from mpi_ranks import run_all
 from regression import Regression, StaticRegression, batch, digest, same_everywhere
 
 import kusari
@@ -247,7 +246,3 @@ def check_ranks_in_place_and_not_add_up_the_same(comm):
     for x, y in zip(*found, strict=True):
         np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-6)
     own.finalize()
-
-
-if __name__ == "__main__":
-    run_all(globals())

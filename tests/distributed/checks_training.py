@@ -4,7 +4,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-from mpi_ranks import raised, run_all
+from mpi_ranks import raised
 from regression import Regression, StaticRegression, batch, digest, same_everywhere
 
 import kusari
@@ -266,7 +266,3 @@ def check_observations_are_summarized(comm):
         stopped.append(stop(trainer))
     same_everywhere(comm, str(stopped))
     assert any(stopped) and stop.get_training_length() == (50, "iteration")
-
-
-if __name__ == "__main__":
-    run_all(globals())
