@@ -16,6 +16,7 @@ from . import tape as _tape
 from .callsite import user_stacklevel
 from .configuration import config
 from .hyperparameter import Hyperparameter, HyperparameterProxy
+from .lazy_array import LazyArray
 from .link import Link
 from .link.namespace import namespace_of
 from .link.walk import all_params
@@ -332,7 +333,7 @@ class GradientMethod(Optimizer):
                 return False
         grads = [param._grad for param in compiled.program.params]
         for grad in grads:
-            if grad is None:
+            if grad is None or type(grad) is LazyArray:
                 self.reallocate_cleared_grads()
                 grads = [param.grad for param in compiled.program.params]
                 break

@@ -130,15 +130,12 @@ class Parameter(Variable):
         Raises:
             RuntimeError: The parameter is not initialized, and its gradient was not cleared or set.
         """
-        grad_var = self._grad_var
-        if grad_var is not None:
-            return grad_var._array
-        if self._grad is None and self._array is None and self._grad_fill is not None:
+        if self._grad is None and self._array is None and self._grad_fill is not None and self._grad_var is None:
             raise RuntimeError(
                 "Cannot retrieve Variable.grad. Either it must be set manually or Variable.cleargrad() must be "
                 "called beforehand."
             )
-        return self._grad
+        return self._gradient()
 
     @grad.setter
     def grad(self, value: Any) -> None:

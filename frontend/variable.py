@@ -16,6 +16,7 @@ from .configuration import config
 from .epochs import Arrays, Given
 from .errors import GradientError, GradientTypeError
 from .graph_walks import unchain_behind
+from .lazy_array import LazyArray
 from .operators import Operators
 from .pytorch_names import VARIABLE, answer
 from .utils.arrays import add_arrays, check_array, is_array
@@ -198,8 +199,7 @@ class Variable(VariableText, VariableDevices, Operators):
     @property
     def grad(self) -> Any:
         """The gradient array; None when there is none."""
-        grad_var = self._grad_var
-        return self._grad if grad_var is None else grad_var._array
+        return self._gradient()
 
     @grad.setter
     def grad(self, value: Any) -> None:
@@ -207,6 +207,15 @@ class Variable(VariableText, VariableDevices, Operators):
             value = self._check_gradient(value)
         self._grad = value
         self._grad_var = None
+
+    def _gradient(self) -> Any:
+        grad_var = self._grad_var
+        if grad_var is not None:
+            return grad_var._array
+        grad = self._grad
+        if type(grad) is LazyArray:
+            grad = self._grad = grad.array()
+        return grad
 
     @property
     def grad_var(self) -> Variable | None:
@@ -425,7 +434,7 @@ class Variable(VariableText, VariableDevices, Operators):
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
-        state["_grad"] = self._grad if self._grad_var is None else self._grad_var._array
+        state["_grad"] = self._gradient()
         state.pop("_node", None)
         state.pop("_grad_var", None)
         return state

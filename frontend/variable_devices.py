@@ -21,6 +21,7 @@ class VariableDevices:
     _array: Any
     _grad: Any
     _grad_var: Any
+    _gradient: Any
     array: Any
 
     def to_cpu(self) -> None:
@@ -46,7 +47,7 @@ class VariableDevices:
             device: What `kusari.get_device` understands.
         """
         device = backend.get_device(device)
-        grad = self._grad if self._grad_var is None else self._grad_var._array
+        grad = self._gradient()
         self._grad_var = None
         if self._array is not None:
             self.array = device.send(self._array)

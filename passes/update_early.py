@@ -11,7 +11,7 @@ from .analysis import only_assigned
 
 def update_in_parts(graph: Graph) -> Graph:
     """Update parameters with gradients before Python waits for the next ones; the same graph if it does not wait."""
-    return update_early(graph) if any(n.op.is_confined and n.outputs for n in graph.nodes) else graph
+    return update_early(graph) if any(n.op.is_confined and (n.outputs or n.op.writes) for n in graph.nodes) else graph
 
 
 def update_early(graph: Graph) -> Graph:
@@ -35,6 +35,9 @@ def update_early(graph: Graph) -> Graph:
         last.update(dict.fromkeys((*node.outputs, *(roots[v] for v in node.inputs)), i))
         if node.op.is_opaque and not node.op.is_confined:
             python = i
+    for i in range(len(rest) - 2, -1, -1):  # views that follow each other are all there behind the last
+        if rest[i].op.is_view and rest[i + 1].op.is_view:
+            last[rest[i].output] = max(last[rest[i].output], last[rest[i + 1].output])
     behind: dict[int, list[Node]] = {}
     for node in updates:
         parts: dict[int, list[Node]] = {}

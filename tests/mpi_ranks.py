@@ -1,11 +1,11 @@
-"""Checks that run on several ranks, and the way to run them: one start of ``mpiexec`` for all checks of a module.
+"""Checks that run on several ranks, and the way to run them: one start of ``mpiexec`` for all checks of some modules.
 
-A module of checks (``checks_*.py``) has functions ``check_…(comm)``, each of which all ranks call. `run_all` in it runs
-them and prints a line of JSON for each; the tests beside it read these. ``@raises`` belongs to checks in which every
-rank must raise.
+A module of checks (``checks_*.py``) has functions ``check_…(comm)``, each of which all ranks call. `run_all` runs them
+and prints a line of JSON for each; the tests beside it read these.
 """
 from __future__ import annotations
 
+import fcntl
 import functools
 import importlib.util
 import json
@@ -72,10 +72,30 @@ def run(arguments: list[str], size: int = 2, seconds: float = SECONDS, **variabl
 
 
 @functools.cache
-def results(module: str, size: int = 2, variables: tuple[tuple[str, str], ...] = ()) -> dict[str, list[str]]:
-    """Run all checks of a module once; returns for each the errors of the ranks, empty where it holds."""
+def results(modules: tuple[str, ...], size: int = 2, variables: tuple[tuple[str, str], ...] = (),
+            ) -> dict[str, list[str]]:
+    """Run all checks of modules once; returns for each the errors of the ranks, empty where it holds.
+
+    Tests that several processes run share the results: one of them runs the checks, the others wait.
+    """
+    own_run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if own_run is None:
+        return _results(modules, size, variables)
+    key = "-".join([*modules, str(size), *(value for _, value in variables)])
+    place = Path(tempfile.gettempdir()) / f"kusari-checks-{own_run}-{key}.json"
+    with open(place, "a+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        if text := file.read():
+            return json.loads(text)
+        found = _results(modules, size, variables)
+        file.write(json.dumps(found))
+    return found
+
+
+def _results(modules: tuple[str, ...], size: int, variables: tuple[tuple[str, str], ...]) -> dict[str, list[str]]:
     seconds = SECONDS * max(1, size // 2)  # many ranks share the cores
-    code, out, err, _ = run([str(HERE / f"{module}.py")], size, seconds, **dict(variables))
+    code, out, err, _ = run([str(HERE / "every_check.py"), *modules], size, seconds, **dict(variables))
     found: dict[str, list[str]] = {}
     for line in out.splitlines():
         if line.startswith(MARK):
@@ -92,9 +112,9 @@ def names(module: str) -> list[str]:
     return [line.partition("(")[0].removeprefix("def ") for line in text.splitlines() if line.startswith("def check_")]
 
 
-def require(module: str, name: str, size: int = 2, **variables: str) -> None:
-    """Fail the test if the check did on some rank."""
-    found = results(module, size, tuple(sorted(variables.items())))
+def require(modules: tuple[str, ...], name: str, size: int = 2, **variables: str) -> None:
+    """Fail the test if the check did on some rank; the checks of ``modules`` are run together."""
+    found = results(modules, size, tuple(sorted(variables.items())))
     assert name in found, "\n".join(found.get("the end", ["it was not run"]))
     assert not any(found[name]), "\n".join(found[name])
 

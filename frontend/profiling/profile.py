@@ -21,7 +21,7 @@ from .. import progress, tape
 from ..callsite import short, user_location
 from ..explanation import Explanation, Section, Table
 from ..function_hook import FunctionHook
-from ..static.step.reduction import FINISH, START
+from ..static.step.reduction import ENDS, START
 from .events import BACKWARD, CALL, FORWARD, KERNEL, PYTHON, REDUCTION, Event, own_times, trace, write
 
 MOST_EVENTS_ROWS = 1_000_000  # kept; later ones are counted only
@@ -122,7 +122,7 @@ class profile:
                   for r, begin, end in timing.python]
         begun = {r.node.attrs["bucket"]: begin for r, begin, _ in timing.python if r.node.op is START}
         found += [Event(f"bucket {k}", REDUCTION, timing.thread, begun[k], end) for r, _, end in timing.python
-                  if r.node.op is FINISH and (k := r.node.attrs["bucket"]) in begun]
+                  if r.node.op in ENDS and (k := r.node.attrs["bucket"]) in begun]
         self.add(found)
 
     @property

@@ -7,7 +7,7 @@ import tempfile
 import warnings
 
 import numpy as np
-from mpi_ranks import raised, run_all
+from mpi_ranks import raised
 from regression import Regression, StaticRegression, batch, digest, same_everywhere
 
 import kusari
@@ -141,7 +141,3 @@ def check_snapshots_of_replica_sets(comm):
             whole.updater.get_optimizer("main").target)
     raised(ValueError, "once at most", lambda: distributed.extensions.multi_node_snapshot(
         comm, extensions.snapshot(), [0, [0]]))
-
-
-if __name__ == "__main__":
-    run_all(globals())

@@ -4,7 +4,7 @@ from __future__ import annotations
 import os
 
 import numpy as np
-from mpi_ranks import raised, run_all
+from mpi_ranks import raised
 
 import kusari
 import kusari.functions as F
@@ -302,7 +302,3 @@ def check_messages_with_gradients(comm):
         first, second = (functions.recv(comm, 0, force_tuple=True)[0] for _ in range(2))
         (F.sum(first) + 10 * F.sum(second)).backward()
     raised(ValueError, "otherwise deadlock occurs", lambda: functions.send(x, comm, comm.rank))
-
-
-if __name__ == "__main__":
-    run_all(globals())

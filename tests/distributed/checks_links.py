@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import numpy as np
-from mpi_ranks import raised, run_all
+from mpi_ranks import raised
 from regression import batch, same_everywhere
 
 import kusari
@@ -168,7 +168,3 @@ def check_static_chains_that_differ_are_named(comm):
             model.how = how if comm.rank == 1 else "together"
             raised(CollectiveMismatch, said, lambda: model(x))
     assert comm.allreduce_obj(1) == comm.size  # still in step
-
-
-if __name__ == "__main__":
-    run_all(globals())

@@ -7,7 +7,6 @@ import types
 import cupy_double
 import numpy as np
 from mpi4py import MPI
-from mpi_ranks import run_all
 
 import kusari
 import kusari.links as L
@@ -71,7 +70,3 @@ def check_arrays_on_cards_travel_and_come_back_on_cards(comm):
         model.a.W.grad = cupy.asarray(np.full((3, 2), own.rank, "f"))
         own.multi_node_mean_grad(model)
         assert (model.a.W.grad.get() == (own.size - 1) / 2).all()
-
-
-if __name__ == "__main__":
-    run_all(globals())

@@ -1,8 +1,10 @@
 """Checks of the reduction of gradients in buckets, as part of a compiled step and by itself."""
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
-from mpi_ranks import run_all
 from regression import Regression, StaticRegression, batch, digest, same_everywhere
 
 import kusari
@@ -65,10 +67,11 @@ def check_buckets_are_finished_soon_where_memory_is_shared(comm):
             count = kinds.count("start")
             assert count == 5
             if shared:
-                assert kinds == ["start"] * 2 + ["start", "finish"] * 3 + ["finish"] * 2, kinds
+                end = "wait_for" if comm.size == 2 else "finish"
+                assert kinds == ["begin"] + ["start"] * 2 + ["start", end] * 3 + [end] * 2, kinds
                 assert names.index("foreach") < len(names) - 1 - names[::-1].index("start_reduction")
             else:
-                assert kinds == ["start"] * 5 + ["finish"] * 5, kinds
+                assert kinds == ["begin"] + ["start"] * 5 + ["finish"] * 5, kinds
         own.finalize()
     for x, y, z in zip(*found, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-7)
@@ -138,5 +141,109 @@ def check_each_bucket_is_followed_by_its_update(comm):
     own.finalize()
 
 
-if __name__ == "__main__":
-    run_all(globals())
+class Apart:
+    """Two models of one communicator, compiled or not, and what their gradients were behind each step."""
+
+    def __init__(self, cls, settings, hook=None, memory="speed"):
+        self.comm = distributed.create_communicator("pure_nccl")
+        for name, value in settings.items():
+            self.comm.set_config(name, value)
+        np.random.seed(0)
+        self.models = [cls(), cls()]
+        rules = kusari.optimizers.Adam(), kusari.optimizers.MomentumSGD()
+        self.optimizers = [distributed.create_multi_node_optimizer(rule, self.comm).setup(model)
+                           for rule, model in zip(rules, self.models, strict=True)]
+        if hook is not None:
+            self.optimizers[0].add_hook(hook)
+
+    def run(self, steps, look):
+        found = []
+        for k in range(steps):
+            for optimizer, model in zip(self.optimizers, self.models, strict=True):
+                optimizer.update(model, *batch(10 * self.comm.rank + k))
+            found += look(self.models, k)
+        found += [p.array for model in self.models for _, p in sorted(model.namedparams())]
+        self.comm.finalize()
+        return found
+
+
+def gradients(models, k):
+    return [p.grad for model in models for _, p in sorted(model.namedparams())]
+
+
+def later_gradients(models, k):
+    """Gradients that are looked at in some steps only, those of the first model behind the step of the second."""
+    return gradients(models[:1], k) if k % 3 == 2 else []
+
+
+def copied_gradients(models, k):
+    return [copy.copy(p).grad for p in models[1].params()] + [
+        pickle.loads(pickle.dumps(p)).grad for p in models[0].params()]
+
+
+def gradient_variables(models, k):
+    return [(p.grad_var * 2).array for p in models[0].params()]
+
+
+def check_gradients_in_place_are_means(comm):
+    looks = gradients, later_gradients, copied_gradients, gradient_variables
+    for look in looks if comm.size == 2 else looks[:1]:  # others copy
+        for hook in (None, lambda: kusari.optimizer_hooks.GradientClipping(0.05)):
+            found = []
+            for cls, shared in ((StaticRegression, True), (StaticRegression, False), (Regression, True)):
+                apart = Apart(cls, {"shared_memory": shared}, hook and hook())
+                found.append(apart.run(8, look))
+                if cls is StaticRegression and hook is None:
+                    in_place = shared and comm.size == 2 and comm.inter_size == 1
+                    assert all((step_of(o)._reduction.states != []) == in_place for o in apart.optimizers)
+            for x, y, z in zip(*found, strict=True):
+                np.testing.assert_allclose(x, z, rtol=5e-5, atol=5e-6)
+                if comm.size == 2:
+                    np.testing.assert_array_equal(x, y)
+
+
+def step_of(optimizer):
+    (_, step), = vars(optimizer.actual_optimizer)["_steps"].by_loss.values()
+    return step
+
+
+def check_gradients_in_place_stay_when_the_memory_goes(comm):
+    apart = Apart(StaticRegression, {})
+    found = apart.run(5, lambda models, k: [])  # which ends with the communicator
+    shown = [p.grad for model in apart.models for p in model.params()]
+    assert found and all(g is not None and g.any() for g in shown)
+    same_everywhere(comm, b"".join(g.tobytes() for g in shown))
+
+
+def check_an_update_of_its_own_takes_gradients_in_place(comm):
+    found = []
+    for cls in (StaticRegression, Regression):
+        own = distributed.create_communicator("pure_nccl")
+        np.random.seed(0)
+        model = cls()
+        optimizer = distributed.create_multi_node_optimizer(kusari.optimizers.SGD(0.1), own).setup(model)
+        for k in range(5):
+            optimizer.update(model, *batch(10 * comm.rank + k))
+            if k > 1:  # the first step broadcasts
+                optimizer.actual_optimizer.update()  # once more with the same gradients
+        found.append([p.array for _, p in sorted(model.namedparams())])
+        own.finalize()
+    for x, y in zip(*found, strict=True):
+        np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-6)
+
+
+def check_ranks_in_place_and_not_add_up_the_same(comm):
+    own = in_buckets(True)
+    found = []
+    for cls in (Regression, StaticRegression):
+        np.random.seed(0)
+        model = cls()
+        optimizer = distributed.create_multi_node_optimizer(kusari.optimizers.Adam(), own).setup(model)
+        for k in range(15):
+            x, t = batch(10 * comm.rank + k, 4 + (k + 2 * comm.rank) % 5)  # each rank sees shapes at its own times
+            optimizer.update(model, x, t)
+            same_everywhere(comm, digest(model))
+        found.append([p.array for _, p in sorted(model.namedparams())])
+    for x, y in zip(*found, strict=True):
+        np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-6)
+    own.finalize()

@@ -8,7 +8,7 @@ import pytest
 @ranks.needs_mpi
 @pytest.mark.parametrize("name", ranks.names("checks_communicators"))
 def test_two_ranks(name: str) -> None:
-    ranks.require("checks_communicators", name)
+    ranks.require(("checks_communicators",), name)
 
 
 @ranks.needs_mpi
@@ -16,4 +16,4 @@ def test_two_ranks(name: str) -> None:
 @pytest.mark.parametrize("size", [3, 4, 5, 16])
 def test_more_ranks_on_machines_of_two(size: int) -> None:
     for name in ranks.names("checks_communicators"):
-        ranks.require("checks_communicators", name, size, KUSARI_RANKS_PER_NODE="2")
+        ranks.require(("checks_communicators",), name, size, KUSARI_RANKS_PER_NODE="2")

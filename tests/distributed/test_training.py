@@ -18,16 +18,16 @@ MODULES = ("checks_training", "checks_reductions", "checks_checkpoints", "checks
 @pytest.mark.slow
 @pytest.mark.parametrize(("module", "name"), [(m, name) for m in MODULES for name in ranks.names(m)])
 def test_two_ranks(module: str, name: str) -> None:
-    ranks.require(module, name)
+    ranks.require((module,), name)
 
 
 @ranks.needs_mpi
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [3, 16])
-@pytest.mark.parametrize("module", MODULES)
-def test_more_ranks(module: str, size: int) -> None:
-    for name in ranks.names(module):
-        ranks.require(module, name, size)
+def test_more_ranks(size: int) -> None:
+    for module in MODULES:
+        for name in ranks.names(module):
+            ranks.require(MODULES, name, size)
 
 
 @ranks.needs_mpi

@@ -7,15 +7,19 @@ all ranks have meant the same.
 from __future__ import annotations
 
 import math
+import weakref
 import zlib
 from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...configuration import config
+from ...lazy_array import LazyArray
 from ..errors import CollectiveMismatch
-from ..transport.shared import SharedSum, shared_bytes
+from ..transport.shared import PairSum, SharedSum, shared_bytes
 from .messages import flat, restored
 
 if TYPE_CHECKING:
@@ -58,39 +62,52 @@ def _shown(kind: tuple[str, tuple[int, ...]] | None) -> str:
 
 
 class Bucket:
-    """Gradients that are reduced as one flat array, whose last element is the layout's number."""
+    """Gradients that are reduced as one flat array, whose last element is the layout's number.
+
+    Each starts at a multiple of 64 bytes, as kernels write and read them there.
+    """
 
     def __init__(self, dtype: Any, layout: Layout, code: int) -> None:
         self.layout = layout
         self.code = code
         self.dtype = np.dtype(dtype)
-        self.starts = [0, *np.cumsum([np.prod(shape, dtype=np.int64) for _, _, shape in layout]).tolist()]
+        sizes = [math.prod(shape) for _, _, shape in layout]
+        self.starts = [0]
+        for size in sizes:
+            self.starts.append(shared_bytes((self.starts[-1] + size) * self.dtype.itemsize) // self.dtype.itemsize)
+        self.ends = [start + size for start, size in zip(self.starts, sizes, strict=False)]
         self.size = self.starts[-1] + 1
         self.nbytes = self.size * self.dtype.itemsize
         self._found = np.empty((), dtype)
 
-    def fill(self, buffer: np.ndarray, grads: Sequence[Any], ranks: int, rounded: Any = None) -> None:
-        """Copy gradients to a buffer, divided by the number of ranks; with ``rounded`` as numbers of that dtype."""
-        factor = self.dtype.type(1 / ranks)
-        for grad, at, end in zip(grads, self.starts, self.starts[1:], strict=False):
+    def fill(self, total: Any, grads: Sequence[Any], rounded: Any = None) -> None:
+        """Copy gradients to the buffer of a sum, as it takes them; with ``rounded`` as numbers of that dtype."""
+        buffer, factor = total.buffer, total.factor
+        for grad, at, end, following in zip(grads, self.starts, self.ends, self.starts[1:], strict=False):
             values = flat(grad)
-            np.multiply(values if rounded is None else values.astype(rounded), factor, out=buffer[at:end])
+            values = values if rounded is None else values.astype(rounded)
+            if factor == 1:
+                buffer[at:end] = values
+            else:
+                np.multiply(values, factor, out=buffer[at:end])
+            buffer[end:following] = 0  # what is between them is added as well
+
+    def sign(self, buffer: np.ndarray) -> None:
+        """Write the layout's number behind the gradients."""
         buffer[-1] = self.code
 
-    def means(self, total: Any, size: int, outs: Sequence[np.ndarray]) -> None:
-        """Write the gradients' means to arrays, from a sum of ``size`` ranks' buffers that is there.
+    def require_same(self, total: Any, size: int) -> None:
+        """Raise unless a sum that is there is one of the same gradients of ``size`` ranks.
 
         Raises:
             CollectiveMismatch: The ranks did not add up the same gradients.
         """
         total.write(self.size - 1, self._found)
-        if self._found != self.code * size:
+        if self._found != self.code * size * total.weight:
             names = ", ".join(name for name, _, _ in self.layout)
             raise CollectiveMismatch(
                 f"ranks have added up gradients of different parameters; on this rank they were {names}. "
                 "comm.set_config('checked_updates', n) compares their names in the first n updates.")
-        for at, out in zip(self.starts, outs, strict=False):
-            total.write(at, out)
 
 
 def buckets_of(layout: Layout, bucket_bytes: float, dtypes: Any) -> list[tuple[list[int], Bucket]]:
@@ -120,7 +137,10 @@ def buckets_of(layout: Layout, bucket_bytes: float, dtypes: Any) -> list[tuple[l
 
 
 class Run:
-    """The reduction of gradients of one layout, bucket by bucket, in an order that is the same on all ranks."""
+    """The reduction of gradients of one layout, bucket by bucket, in an order that is the same on all ranks.
+
+    Two ranks that share memory may compute gradients in place: see ``in_place``.
+    """
 
     def __init__(self, reduction: Reduction, layout: Layout) -> None:
         comm = reduction.comm
@@ -129,6 +149,7 @@ class Run:
         found = buckets_of(layout, comm.bucket_bytes, comm.added_as)
         self.buckets = [positions for positions, _ in found]
         self._arrays = [bucket for _, bucket in found]
+        self._nbytes = sum(shared_bytes(bucket.nbytes) for bucket in self._arrays)
         # Buckets that a compiled step has under way: what is in caches is soon added up where ranks share memory, and
         # transfers of a network have the whole backward to hide behind.
         self.ahead = SHARED_AHEAD if comm.shares else math.inf
@@ -136,49 +157,118 @@ class Run:
         self._region: Any = None
         self._sums: list[Any] = []
         self._place: Any = None
+        self._shown: list[weakref.ref[LazyArray]] = []
 
-    def start(self, k: int, grads: Sequence[Any]) -> None:
-        """Copy the gradients of a bucket and start to add them up."""
+    def begin(self) -> None:
+        """Begin to add up gradients, once all ranks have read those before."""
         comm = self._reduction.comm
-        if k == 0:
-            self._begin(comm)
-        self.poll()
-        self._arrays[k].fill(self._sums[k].buffer, grads, comm.size, comm.rounded)
-        self._sums[k].start(self._place)
-        self._started = k + 1
-
-    def _begin(self, comm: MpiCommunicatorBase) -> None:
         self._started = 0
         self._place = comm.place("multi_node_mean_grad")
         self._reduction.check(self.layout)
-        before = self._region
-        self._region = comm.region(sum(shared_bytes(bucket.nbytes) for bucket in self._arrays))
-        if self._region is None:
-            if before is not None or not self._sums:
-                self._sums = [comm.message_sum(np.empty(bucket.size, bucket.dtype)) for bucket in self._arrays]
-            return
-        self._region.begin(self._place)
-        if self._region is not before:
-            at = 0
-            self._sums = []
-            for bucket in self._arrays:
-                self._sums.append(SharedSum(self._region, at, bucket.size, bucket.dtype))
-                at += shared_bytes(bucket.nbytes)
+        region = comm.region(self._nbytes)
+        if region is not None:
+            region.begin(self._place)
+        if region is not self._region or not self._sums:
+            self._sums = self._sums_in(region)
+
+    def _sums_in(self, region: Any) -> list[Any]:
+        comm, self._region = self._reduction.comm, region
+        share = 1 / comm.size
+        if region is None:
+            return [comm.message_sum(np.empty(bucket.size, bucket.dtype), share) for bucket in self._arrays]
+        kind = PairSum if comm.size == 2 else SharedSum
+        starts = accumulate((shared_bytes(bucket.nbytes) for bucket in self._arrays), initial=0)
+        return [kind(region, at, bucket.size, bucket.dtype, share)
+                for at, bucket in zip(starts, self._arrays, strict=False)]
+
+    def start(self, k: int, grads: Sequence[Any]) -> None:
+        """Copy the gradients of a bucket and start to add them up; with no ``grads`` they are there already."""
+        self.poll()
+        bucket, total = self._arrays[k], self._sums[k]
+        if grads:
+            bucket.fill(total, grads, self._reduction.comm.rounded)
+        bucket.sign(total.buffer)
+        total.start(self._place)
+        self._started = k + 1
 
     def poll(self) -> None:
         """Let buckets that are under way go on."""
         for total in self._sums[:self._started]:
-            total.poll()
+            if total.needs_polls:
+                total.poll()
+
+    def wait(self, k: int) -> None:
+        """Wait for a bucket."""
+        self._sums[k].wait()
+        self._arrays[k].require_same(self._sums[k], self._reduction.comm.size)
 
     def finish(self, k: int, outs: Sequence[Any] = ()) -> list[np.ndarray]:
         """Wait for a bucket; returns the means, which are ``outs`` where these are arrays to write them to."""
-        bucket, total = self._arrays[k], self._sums[k]
-        found = list(outs) or [np.empty(shape, dtype) for _, dtype, shape in bucket.layout]
-        total.wait()
-        bucket.means(total, self._reduction.comm.size, found)
+        self.wait(k)
+        found = list(outs) or [np.empty(shape, dtype) for _, dtype, shape in self._arrays[k].layout]
+        for at, out in zip(self._arrays[k].starts, found, strict=False):
+            self._sums[k].write(at, out)
         if k == len(self._arrays) - 1 and self._region is not None:
             self._region.end()
         return found
+
+    # Gradients in place
+
+    def in_place(self) -> list[list[np.ndarray]] | None:
+        """Return the parts of each bucket, in the order of ranks, where two ranks may read each other's; else None.
+
+        Then a bucket is started without gradients, and what has been waited for may be read in all parts until this
+        rank begins again: a mean is the sum of parts times ``weight``. It holds as long as it ``is_in_place``.
+        """
+        comm = self._reduction.comm
+        region = comm.known_region(self._nbytes)
+        kinds = [{np.dtype(dtype) for _, dtype, _ in bucket.layout} for bucket in self._arrays]
+        if region is None or comm.size != 2 or comm.rounded is not None or any(
+                kind != {bucket.dtype} for kind, bucket in zip(kinds, self._arrays, strict=True)):
+            return None
+        self._sums = self._sums_in(region)
+        return [total.parts for total in self._sums]
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the next sums are where those of ``in_place`` are."""
+        return self._reduction.comm.known_region(self._nbytes) is self._region
+
+    @property
+    def rank(self) -> int:
+        """Which of the parts is this rank's."""
+        return self._reduction.comm.rank
+
+    @property
+    def weight(self) -> float:
+        """The share of each rank in a mean."""
+        return 1 / self._reduction.comm.size
+
+    def spans(self, k: int) -> list[tuple[int, int]]:
+        """Return where in its bucket each gradient begins and ends."""
+        return list(zip(self._arrays[k].starts, self._arrays[k].ends, strict=False))
+
+    def leave_open(self) -> None:
+        """Let sums that have been waited for be read until this rank begins again."""
+        self._region.leave_open(self._close)
+
+    def show(self, k: int, i: int) -> LazyArray:
+        """Return the mean of the gradient number ``i`` of a bucket that has been waited for."""
+        found = LazyArray(partial(self._mean, k, i))
+        self._shown.append(weakref.ref(found))
+        return found
+
+    def _mean(self, k: int, i: int) -> np.ndarray:
+        _, dtype, shape = self._arrays[k].layout[i]
+        found = np.empty(shape, dtype)
+        self._sums[k].write(self._arrays[k].starts[i], found)
+        return found
+
+    def _close(self) -> None:
+        for reference in self._shown:
+            if (found := reference()) is not None:
+                found.array()
+        self._shown.clear()
 
 
 class Started:
@@ -220,10 +310,12 @@ class Reduction:
         named = gradients_of(model, zero_fill)
         params = [p for _, p in named]
         run = self.take(layout_of((name, p.grad) for name, p in named))
+        if run.buckets:
+            run.begin()
+        else:
+            self.check(run.layout)
         for k, positions in enumerate(run.buckets):
             run.start(k, [params[i].grad for i in positions])
-        if not run.buckets:
-            self.check(run.layout)
         return Started(self, params, run)
 
     def check(self, layout: Layout, operation: str = "multi_node_mean_grad") -> None:

@@ -413,11 +413,9 @@ class MpiCommunicatorBase(CommunicatorBase):
 
         Ranks begin and end reductions in the same order, and so take the same region, or make one together.
         """
-        if not self.shares:
-            return None
-        for region in self._regions:
-            if region.nbytes >= nbytes and not region.busy:
-                return region
+        found = self.known_region(nbytes)
+        if found is not None or not self.shares:
+            return found
         free = min(self.agree("multi_node_mean_grad", None, free_bytes))
         made = self._channel.share(nbytes) if free > 2 * self.size * nbytes else None
         if made is None:
@@ -426,9 +424,17 @@ class MpiCommunicatorBase(CommunicatorBase):
             self._regions.append(made)
         return made
 
-    def message_sum(self, buffer: np.ndarray) -> MessageSum:
+    def known_region(self, nbytes: int) -> Region | None:
+        """Return the region that would be taken, if it has been made."""
+        if self.shares:
+            for region in self._regions:
+                if region.nbytes >= nbytes and not region.busy:
+                    return region
+        return None
+
+    def message_sum(self, buffer: np.ndarray, factor: float) -> MessageSum:
         """Return a sum over all ranks of what will be in a buffer, by messages."""
-        return MessageSum(buffer, self.reduce_buffers)
+        return MessageSum(buffer, factor, self.reduce_buffers)
 
     def reduce_buffers(self, buffers: Sequence[np.ndarray], place: Place) -> list[Any]:
         """Start to replace flat arrays by their sums over all ranks: the step in which the kinds differ."""

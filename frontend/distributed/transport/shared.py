@@ -1,8 +1,8 @@
 """Sums in memory that all ranks of a machine share: an MPI window, in which each rank has a part.
 
-A rank writes what it adds to its own part and counts a number up; once all have, two ranks add both parts themselves,
-and more ranks add a piece of all parts each, from which all copy. Numbers are added in the order of ranks: sums are the
-same on every rank to the bit. Messages of MPI would copy the same data four times more.
+A rank writes what it adds to its own part and counts a number up; once all have, two ranks read both parts, and more
+ranks add a piece of all parts each, from which all copy. Numbers are added in the order of ranks: sums are the same on
+every rank to the bit. Messages of MPI would copy the same data four times more.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from .watch import Place, Watch
 
-__all__ = ["MessageSum", "Region", "SharedSum", "free_bytes", "shared_bytes"]
+__all__ = ["MessageSum", "PairSum", "Region", "SharedSum", "free_bytes", "shared_bytes"]
 
 _LINE_BYTES = 64  # apart, so that ranks do not wait for each other's cache lines
 _FILLED, _ADDED, _READ = range(3)  # counters of each rank: of sums it has filled in, pieces it has added, rounds read
@@ -38,8 +38,11 @@ class Region:
     """Shared memory of ``nbytes`` for each rank; all ranks have to make it together.
 
     A *round* is one use of it: every sum of a round has a place of its own, and the next round begins when all ranks
-    have read the sums of the one before. Invariant: ranks begin the same sums in the same order.
+    have read the sums of the one before. A round may be left open: then its sums are read until this rank begins the
+    next one. Invariant: ranks begin the same sums in the same order.
     """
+
+    _close: Callable[[], None] | None = None  # what reads the sums of a round that is open for the last time
 
     def __init__(self, line: Any, watch: Watch, nbytes: int) -> None:
         from mpi4py import MPI
@@ -64,6 +67,7 @@ class Region:
 
     def begin(self, place: Place) -> None:
         """Begin a round, once all ranks are through with the one before."""
+        self.close()
         self.busy = True
         if not self.all_have(_READ, self.rounds):
             self.until(lambda: self.all_have(_READ, self.rounds), place)
@@ -73,6 +77,18 @@ class Region:
         self.rounds += 1
         self.count(_READ, self.rounds)
         self.busy = False
+
+    def leave_open(self, close: Callable[[], None]) -> None:
+        """Let sums be read until ``close`` is called: before the next round begins."""
+        self._close = close
+        self.busy = False
+
+    def close(self) -> None:
+        """End the round that is open, if one is."""
+        if self._close is not None:
+            close, self._close = self._close, None
+            close()
+            self.end()
 
     def until(self, done: Callable[[], bool], place: Place) -> None:
         """Return when ``done()`` is true: see `Watch.until`."""
@@ -96,21 +112,49 @@ class Region:
 
     def free(self) -> None:
         """Release it, on all ranks together."""
+        self.close()
         self._counters, self.parts = np.empty((3, 0)), []
         self._window.Unlock_all()
         self._window.Free()
 
 
-class SharedSum:
-    """A sum of flat arrays of one place of a region; ``buffer`` is where this rank writes its own."""
+class _Sum:
+    """A sum of flat arrays; ``buffer`` is where this rank writes its own, times ``factor``.
 
-    def __init__(self, region: Region, start: int, size: int, dtype: Any) -> None:
+    What is read of the sum has been multiplied by ``weight``.
+    """
+
+    weight: Any = 1
+    needs_polls = True  # to go on before it is waited for
+
+    def __init__(self, buffer: np.ndarray, factor: float) -> None:
+        self.buffer = buffer
+        self.factor = buffer.dtype.type(factor)
+
+    def write(self, at: int, out: np.ndarray) -> None:
+        """Write a part of the sum that is there, from the element ``at`` on, to an array."""
+        np.copyto(out, self.total[at:at + out.size].reshape(out.shape), casting="same_kind")
+
+    @property
+    def total(self) -> np.ndarray:
+        """The sum that is there."""
+        return self.buffer
+
+
+class SharedSum(_Sum):
+    """A sum in one place of a region, of which each rank adds a piece of all parts up."""
+
+    def __init__(self, region: Region, start: int, size: int, dtype: Any, factor: float) -> None:
         self._region = region
         self._place: Any = None
-        self._parts = [part[start:start + size * np.dtype(dtype).itemsize].view(dtype) for part in region.parts]
-        self.buffer = self._parts[region.rank]
+        self.parts = [part[start:start + size * np.dtype(dtype).itemsize].view(dtype) for part in region.parts]
         self._number = 0
         self._added = False
+        super().__init__(self.parts[region.rank], factor)
+
+    @property
+    def total(self) -> np.ndarray:
+        return self.parts[0]
 
     def start(self, place: Place) -> None:
         """Tell the other ranks that the buffer is filled."""
@@ -123,10 +167,8 @@ class SharedSum:
     def poll(self) -> bool:
         """Add this rank's piece where all ranks have filled theirs; returns whether the sum is there."""
         region = self._region
-        if region.size == 2:
-            return region.all_have(_FILLED, self._number)
         if not self._added and region.all_have(_FILLED, self._number):
-            piece = [np.array_split(part, region.size)[region.rank] for part in self._parts]
+            piece = [np.array_split(part, region.size)[region.rank] for part in self.parts]
             for other in piece[1:]:
                 piece[0] += other
             self._added = True
@@ -138,20 +180,33 @@ class SharedSum:
         if not self.poll():
             self._region.until(self.poll, self._place)
 
+
+class PairSum(SharedSum):
+    """The same of two ranks: ``parts`` are added, and the sum multiplied by ``weight``, where they are read."""
+
+    needs_polls = False
+
+    def __init__(self, region: Region, start: int, size: int, dtype: Any, weight: float) -> None:
+        super().__init__(region, start, size, dtype, 1.0)
+        self.weight = self.buffer.dtype.type(weight)
+
+    def poll(self) -> bool:
+        """Whether both ranks have filled their parts."""
+        return self._region.all_have(_FILLED, self._number)
+
     def write(self, at: int, out: np.ndarray) -> None:
-        """Write a part of the sum, from the element ``at`` on, to an array."""
-        first, *others = [part[at:at + out.size].reshape(out.shape) for part in self._parts]
-        if self._region.size == 2:
-            np.add(first, others[0], out=out, casting="same_kind")
-        else:
-            np.copyto(out, first, casting="same_kind")
+        first, second = [part[at:at + out.size].reshape(out.shape) for part in self.parts]
+        total = np.add(first, second, out=out if out.dtype == first.dtype else None)
+        total *= self.weight
+        if total is not out:
+            np.copyto(out, total, casting="same_kind")
 
 
-class MessageSum:
-    """A sum by messages of MPI, of a buffer of this rank's own; ``reduce`` starts it."""
+class MessageSum(_Sum):
+    """A sum by messages of MPI, in a buffer of this rank's own; ``reduce`` starts it."""
 
-    def __init__(self, buffer: np.ndarray, reduce: Any) -> None:
-        self.buffer = buffer
+    def __init__(self, buffer: np.ndarray, factor: float, reduce: Any) -> None:
+        super().__init__(buffer, factor)
         self._reduce = reduce
         self._pending: Sequence[Any] = ()
 
@@ -167,7 +222,3 @@ class MessageSum:
         """Return when the sum is there."""
         for pending in self._pending:
             pending.wait()
-
-    def write(self, at: int, out: np.ndarray) -> None:
-        """Write a part of the sum, from the element ``at`` on, to an array."""
-        np.copyto(out, self.buffer[at:at + out.size].reshape(out.shape), casting="same_kind")

@@ -5,12 +5,20 @@ from collections.abc import Callable
 from typing import Any
 
 from kusari.codegen.native import UNIFORM
-from kusari.ir import External, Trait
+from kusari.ir import External, Instruction, Trait
 from kusari.runtime.python_rows import RunError
 
 from ..compile.compile import Compiled
 from ..trace import random_state
 from ..trace.python_nodes import OPAQUE_GRADIENT, REPORT
+
+
+def may_fail(row: Instruction) -> bool:
+    """Whether an instruction runs Python that may raise: not what draws random numbers.
+
+    Where a reduction raises, gradients and parameters are partly of this step: ranks that are out of step end.
+    """
+    return row.kernel is None and not row.node.op.traits & (Trait.RANDOM | Trait.CONFINED)
 
 
 def undoing(compiled: Compiled, frame: Any, first: int) -> Callable[[], Callable[[RunError], None]] | None:
@@ -20,8 +28,8 @@ def undoing(compiled: Compiled, frame: Any, first: int) -> Callable[[], Callable
     the last function that Python runs.
     """
     rows, slots = compiled.program.instructions, compiled.plan.slots
-    last = max([i for i, row in enumerate(rows) if row.kernel is None and not row.node.op.traits & Trait.RANDOM
-                and row.node.op not in (OPAQUE_GRADIENT, REPORT)], default=-1)
+    last = max([i for i, row in enumerate(rows)
+                if may_fail(row) and row.node.op not in (OPAQUE_GRADIENT, REPORT)], default=-1)
     early = [row.node for row in rows[:max(last, 0)]]
     params = range(first, first + len(compiled.plan.graph.params))
     written = {s.index for node in early for v in (*node.outputs, *(node.inputs[:1] if node.op.writes else ()))

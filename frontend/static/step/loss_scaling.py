@@ -58,6 +58,11 @@ class Scaling:
         return next(p._loss_scale for p in self.params if id(p) in self.reached)
 
 
+def chosen(b: Builder, every: Value | None, new: Value, old: Value) -> Value:
+    """Append ``new`` where ``every`` gradient is finite, else ``old``."""
+    return new if every is None or new is old else b.call("where", every, new, old)
+
+
 def emit_finite(b: Builder, gradients: Sequence[Value]) -> tuple[Value, ...]:
     """Append whether all gradients are finite, and whether each of them is."""
     each = [b.reshape(b.reduce("all", b.call("isfinite", g)), ()) for g in gradients]

@@ -6,21 +6,37 @@ Python: a bucket is started behind the node that makes its last gradient, and fi
 have been started behind it, at the latest behind the whole backward; the update of its parameters follows. Such nodes
 keep their order, which is the same in every process whatever its graph looks like. Python of the user's, after which a
 call may be taken back and be run again, comes before all of them.
+
+Where processes read each other's memory, gradients are computed in it: they are states of the graph, and so are the
+other process's, which have changed once a bucket has been waited for. The update reads both, and no mean is written
+anywhere; parameters show it when it is asked for.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
-from kusari.ir import Instruction, Node, Op, Trait, Value, tensor_type
+from kusari.ir import Arg, Builder, Instruction, Node, Op, Symbol, Trait, Value, tensor_type
 from kusari.ir.costs import node_picoseconds
+from kusari.ir.symbol import expr_of
 
-__all__ = ["FINISH", "START", "reduced", "under_way"]
+from ..trace.bindings import ArrayBinding
+
+__all__ = ["ENDS", "START", "StepReduction", "Sum", "sums", "under_way"]
+
+
+def _begin(attrs: Any) -> tuple[Any, ...]:
+    """Begin a reduction, once all processes have read the one before."""
+    attrs["reduction"].begin()
+    return ()
 
 
 def _start(attrs: Any, *grads: Any) -> tuple[Any, ...]:
     """Start to reduce the gradients of a bucket."""
-    attrs["reduction"].start(attrs["bucket"], grads)
+    attrs["reduction"].start(attrs["bucket"], () if attrs["in_place"] else grads)
     return ()
 
 
@@ -29,36 +45,135 @@ def _finish(attrs: Any, *outs: Any) -> tuple[Any, ...]:
     return tuple(attrs["reduction"].finish(attrs["bucket"], outs))
 
 
+def _wait(attrs: Any, *others: Any) -> tuple[Any, ...]:
+    """Wait for the gradients of other processes, which are in the memory that this one reads."""
+    reduction, k = attrs["reduction"], attrs["bucket"]
+    reduction.wait(k)
+    if k == len(reduction.buckets) - 1:
+        reduction.leave_open()
+    return ()
+
+
+BEGIN = Op("begin_reduction", _begin, Trait.OPAQUE | Trait.CONFINED)
 START = Op("start_reduction", _start, Trait.OPAQUE | Trait.CONFINED)
 FINISH = Op("finish_reduction", _finish, Trait.OPAQUE | Trait.CONFINED | Trait.FILLS)
+WAIT = Op("wait_for_reduction", _wait, Trait.OPAQUE | Trait.CONFINED | Trait.WRITES)
+ENDS = (FINISH, WAIT)
 
 
-def reduced(reduction: Any, params: Sequence[Any], grads: dict[int, Value], nodes: Sequence[Node],
-            ) -> tuple[list[Node], dict[int, Value]]:
-    """Return the nodes of a forward and a backward with a reduction's among them, and the means.
+@dataclass(frozen=True, eq=False)
+class Sum:
+    """A gradient before it is computed: the sum of ``parts``, times ``weight``."""
 
-    ``grads`` maps ``id(parameter)`` to gradients; ``params`` are the parameters of the reduction, in its order.
+    parts: tuple[Value, ...]
+    weight: float = 1.0
+
+    def formula(self, parts: Sequence[Any]) -> Any:
+        """The sum of symbols for the parts."""
+        total = reduce(operator.add, parts)
+        return total if self.weight == 1 else total * self.weight
+
+    def value(self, b: Builder) -> Value:
+        """Append the sum."""
+        return b.map(expr_of(self.formula([Symbol(Arg(i)) for i in range(len(self.parts))])), *self.parts)
+
+
+def sums(b: Builder, grads: Sequence[Value | Sum]) -> list[Sum]:
+    """Return gradients as sums of as many parts each, so that one formula has all of them."""
+    if all(isinstance(g, Sum) for g in grads):
+        found = [g for g in grads if isinstance(g, Sum)]
+        if len({(len(g.parts), g.weight) for g in found}) == 1:
+            return found
+    return [Sum((g.value(b) if isinstance(g, Sum) else g,)) for g in grads]
+
+
+class StepReduction:
+    """The reduction of the gradients of ``params`` as part of one step.
+
+    ``states`` are values of the memory in which gradients are computed, with their bindings.
     """
-    made = {v: i for i, node in enumerate(nodes) for v in node.outputs}
-    behind: dict[int, list[Node]] = {}
-    last = max([i for i, node in enumerate(nodes) if node.op.is_opaque], default=-1)
-    finishing: list[Node] = []
-    means = dict(grads)
-    for k, members in enumerate(reduction.buckets):
-        own = [grads[id(params[i])] for i in members]
-        last = max([last, *(made.get(v, -1) for v in own)])
-        attrs = {"reduction": reduction, "bucket": k}
-        there = behind.setdefault(last, [])
-        there.append(Node(START, tuple(own), (), attrs))
-        if k >= reduction.ahead:
-            there.append(finishing.pop(0))
-        found = [Value(tensor_type(v.tensor.dtype, v.shape), "mean") for v in own]
-        finishing.append(Node(FINISH, (), tuple(found), attrs))
-        means.update((id(params[i]), v) for i, v in zip(members, found, strict=True))
-    result = [*behind.get(-1, ())]
-    for i, node in enumerate(nodes):
-        result += [node, *behind.get(i, ())]
-    return result + finishing, means
+
+    def __init__(self, reduction: Any, params: Sequence[Any]) -> None:
+        self._reduction, self._params = reduction, params
+        self._parts: list[list[Any]] | None = None
+        self._places = {id(params[i]): (k, j) for k, members in enumerate(reduction.buckets)
+                        for j, i in enumerate(members)}
+        self.states: list[tuple[Value, ArrayBinding]] = []
+
+    def holds(self) -> bool:
+        """Whether gradients are reduced where they were when this was made."""
+        return self._parts is None or self._reduction.is_in_place
+
+    def nodes(self, grads: Mapping[int, Value], nodes: Sequence[Node], first: int,
+              ) -> tuple[list[Node], dict[int, Value | Sum]]:
+        """Return nodes with those of the reduction among them, and the means.
+
+        ``grads`` maps ``id(parameter)`` to gradients; the backward begins with the node number ``first``.
+        """
+        reduction = self._reduction
+        made = {v: i for i, node in enumerate(nodes) for v in node.outputs}
+        every = [[grads[id(self._params[i])] for i in members] for members in reduction.buckets]
+        last = max([i for i, node in enumerate(nodes) if node.op.is_opaque], default=-1)
+        self._parts = reduction.in_place()
+        if self._parts is None:
+            begin = max([last, *(made.get(v, -1) for v in every[0])]) if every else last
+        else:  # before anything is written to what others read
+            begin = min([i for own in every for v in own if (i := made.get(v, -1)) >= first], default=len(nodes)) - 1
+            begin = max(begin, last)
+        behind: dict[int, list[Node]] = {begin: [Node(BEGIN, (), (), {"reduction": reduction})]}
+        finishing: list[list[Node]] = []
+        means: dict[int, Value | Sum] = dict(grads)
+        last = begin
+        for k, (members, own) in enumerate(zip(reduction.buckets, every, strict=True)):
+            places = [max(begin, made.get(v, -1)) for v in own]
+            last = max([last, *places])
+            attrs = {"reduction": reduction, "bucket": k, "in_place": self._parts is not None}
+            found: Sequence[Value | Sum]
+            if self._parts is None:
+                found = values = [Value(tensor_type(v.tensor.dtype, v.shape), "mean") for v in own]
+                finish = [Node(FINISH, (), tuple(values), attrs)]
+            else:
+                written, other, found, views = self._shared(k, own)
+                b = Builder("gradients")
+                for state, grad, place in zip(written, own, places, strict=True):
+                    b.assign(state, grad)
+                    behind.setdefault(place, []).append(b.nodes.pop())
+                own, finish = written, [Node(WAIT, (other,), (), attrs), *views]
+            there = behind.setdefault(last, [])
+            there.append(Node(START, tuple(own), (), attrs))
+            if k >= reduction.ahead:
+                there += finishing.pop(0)
+            finishing.append(finish)
+            means.update((id(self._params[i]), v) for i, v in zip(members, found, strict=True))
+        result = [*behind.get(-1, ())]
+        for i, node in enumerate(nodes):
+            result += [node, *behind.get(i, ())]
+        return [*result, *(node for finish in finishing for node in finish)], means
+
+    def _shared(self, k: int, own: Sequence[Value]) -> tuple[list[Value], Value, list[Sum], list[Node]]:
+        """Return states for the gradients of a bucket, one for those of the other process, the means, and views of it.
+        """
+        reduction, b = self._reduction, Builder("gradients")
+        assert self._parts is not None
+        mine, theirs = self._parts[k][reduction.rank], self._parts[k][1 - reduction.rank]
+        other = self._state(theirs, "other_gradients")
+        written: list[Value] = []
+        found: list[Sum] = []
+        for grad, (at, end) in zip(own, reduction.spans(k), strict=True):
+            written.append(self._state(mine[at:end].reshape(grad.shape), "own_gradient"))
+            parts = [written[-1], b.reshape(b.part(other, at, end), grad.shape)]
+            found.append(Sum(tuple(parts if reduction.rank == 0 else reversed(parts)), reduction.weight))
+        return written, other, found, b.nodes
+
+    def _state(self, array: Any, hint: str) -> Value:
+        value = Value(tensor_type(array.dtype, array.shape), hint)
+        self.states.append((value, ArrayBinding(array)))
+        return value
+
+    def give(self, params: Sequence[Any]) -> None:
+        """Let parameters show means that are nowhere yet as their gradients."""
+        for p in params:
+            p._grad = self._reduction.show(*self._places[id(p)])
 
 
 def under_way(instructions: Sequence[Instruction]) -> list[str]:
@@ -67,17 +182,20 @@ def under_way(instructions: Sequence[Instruction]) -> list[str]:
     Their share is that of the schedule's time by the table of costs.
     """
     times = [0 if x.kernel is None else node_picoseconds(x.node) for x in instructions]
-    begun: dict[int, int] = {}
     lines: list[str] = []
-    for i, x in enumerate(instructions):
-        if x.node.op is START:
-            begun[x.node.attrs["bucket"]] = i
-        elif x.node.op is FINISH:
-            k = x.node.attrs["bucket"]
-            between = range(begun[k], i)
-            count = sum(instructions[j].kernel is not None for j in between)
-            share = sum(times[j] for j in between) / max(sum(times), 1)
-            nbytes = sum(v.tensor.nbytes for v in x.node.outputs)
-            lines.append(f"bucket {k} of gradients, {nbytes} bytes: under way during {count} "
-                         f"kernel{'s' * (count != 1)}, {share:.0%} of the step's time as counted")
+    for k, (nbytes, begun, end) in enumerate(buckets_in([x.node for x in instructions])):
+        count = sum(instructions[j].kernel is not None for j in range(begun, end))
+        share = sum(times[begun:end]) / max(sum(times), 1)
+        lines.append(f"bucket {k} of gradients, {nbytes} bytes: under way during {count} "
+                     f"kernel{'s' * (count != 1)}, {share:.0%} of the step's time as counted")
     return lines
+
+
+def buckets_in(nodes: Sequence[Node]) -> Iterator[tuple[int, int, int]]:
+    """Yield the bytes of each bucket, and the positions at which it is started and finished."""
+    begun: dict[int, tuple[int, int]] = {}
+    for i, node in enumerate(nodes):
+        if node.op is START:
+            begun[node.attrs["bucket"]] = sum(v.tensor.nbytes for v in node.inputs), i
+        elif node.op in ENDS:
+            yield (*begun[node.attrs["bucket"]], i)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kusari.ir import Builder, External, Graph, Trait, Value, tensor_type
+from kusari.ir import Builder, External, Graph, Value, tensor_type
 from kusari.runtime.python_rows import LateIndexError, RunError
 
 from ...configuration import config
 from ...epochs import Scaled
+from ...lazy_array import LazyArray
 from ...variable import Variable
 from ..arrays.overlap import Spans
 from ..compile.compile import compile_graph
@@ -27,6 +28,7 @@ from ..replay.arguments import arguments_of
 from ..replay.bind import ALONE
 from ..replay.receiving import clearing, giving, receive
 from ..replay.schedule_cache import MAX_SCHEDULES, ScheduleCache
+from ..replay.undo import may_fail
 from ..room import close_all, free_memory, made
 from ..signature import ArrayTypes, signature, unpack
 from ..source import Source
@@ -37,7 +39,7 @@ from ..trace.recording import NotStatic, Recording
 from ..trees import VARIABLE
 from .loss_scaling import full
 from .patience import Patience
-from .reduction import reduced
+from .reduction import StepReduction
 from .step_results import StepResults
 from .update import UpdateProgram
 
@@ -65,6 +67,8 @@ class Step:
             raise Refused(str(error)) from error
         self.program = program
         self._reducer = optimizer._reducer
+        self._reduction: StepReduction | None = None
+        self._shown: list[Any] = []  # parameters that show means which are nowhere yet
         if any(p._array is not None and not _lies_in(p._array, recording.place) for p in program.members):
             raise NotCompilable("parameters and arguments lie on several devices")
         if self._reducer is not None and recording.place is not None:
@@ -154,8 +158,10 @@ class Step:
         grads, zero = self._gradients(b)
         nodes = [*graph.nodes, *backward.nodes]
         if self._reducer is not None:
-            nodes, grads = self._reduced(self._reducer, [*b.nodes, *nodes], grads, grads.keys() - {id(p) for p in zero})
+            first = len(b.nodes) + len(graph.nodes)
+            nodes, grads = self._reduced([*b.nodes, *nodes], first, grads, grads.keys() - {id(p) for p in zero})
             b.nodes.clear()
+        shared = () if self._reduction is None else self._reduction.states
         hyper, states, final = self.program.emit(b, grads, params)
         consts = (*graph.consts, *backward.consts)
         if self.program.scaling is None:
@@ -164,15 +170,18 @@ class Step:
             scale = self.program.scaling.number
             self.program.more.insert(0, (seed, lambda: full(seed, scale())))
             hyper.insert(0, seed)
+        self._given = [p for p in self.parameters if isinstance(final[id(p)], Value)]
+        self._shown = [p for p in self.parameters if not isinstance(final[id(p)], Value)]
         outputs = graph.outputs[:1] if self.gives_loss else ()
         if self.results is not None:
             outputs = (*self.results.outputs.values, *self.results.saved)
         whole = Graph(
             f"{graph.name}_step", (*graph.inputs, *hyper),
-            (*graph.params, *(params[id(p)] for p in unread), *(v for v, _ in states)),
+            (*graph.params, *(params[id(p)] for p in unread), *(v for v, _ in (*states, *shared))),
             consts, (*nodes, *b.nodes),
-            (*outputs, *self.program.flags, *(final[id(p)] for p in self.parameters), *self._more))
-        bindings = (*self.recording.bindings, *(ParameterBinding(p) for p in unread), *(s for _, s in states))
+            (*outputs, *self.program.flags, *(final[id(p)] for p in self._given), *self._more))
+        bindings = (*self.recording.bindings, *(ParameterBinding(p) for p in unread),
+                    *(s for _, s in (*states, *shared)))
         self.compiled, self._arguments = self._compile_step(whole, bindings)
         trial = Trial.of(self.compiled)
         self._left = repeat(0) if trial is None else trial.left
@@ -191,12 +200,13 @@ class Step:
             grads[id(p)] = b.full(p._array.shape, 0, p._array.dtype)
         return grads, zero
 
-    def _reduced(self, reducer: Any, nodes: list[Any], grads: dict[int, Value], reached: Any) -> Any:
+    def _reduced(self, nodes: list[Any], first: int, grads: dict[int, Value], reached: Any) -> Any:
         """Return the nodes with those of a reduction among them, and the means of gradients over the processes."""
-        params = reducer.members(self.program.optimizer.target, reached)
+        params = self._reducer.members(self.program.optimizer.target, reached)
         if any(id(p) not in grads for _, p in params):
             raise NotCompilable("a parameter has no array in this memory")
-        return reduced(reducer.part_of_step(params), [p for _, p in params], grads, nodes)
+        self._reduction = StepReduction(self._reducer.part_of_step(params), [p for _, p in params])
+        return self._reduction.nodes(grads, nodes, first)
 
     def _compile_step(self, whole: Graph, bindings: Sequence[Any]) -> tuple[Any, Callable[[], Any]]:
         """Compile the graph; returns it, and a function that makes the arguments of one run."""
@@ -208,12 +218,13 @@ class Step:
         spent: tuple[int, ...] = ()
         if self.memory == "low":
             updated = {id(p) for p in self.program.members}
-            spent = tuple([base + i for i, p in enumerate(self.parameters) if id(p) in updated])
-            self._given = [p for p in self.parameters if id(p) not in updated]
+            spent = tuple([base + i for i, p in enumerate(self._given) if id(p) in updated])
+            self._given, self._shown = ([p for p in each if id(p) not in updated] for each in (
+                self._given, self._shown))
         compiled = compile_graph(whole, (*kept, *flags), copy_out=0, memory=self.memory, spent=spent,
                                  place=self.recording.place,
                                  family=None if self._often else self.recording.family)
-        self._may_fail = any(map(_may_fail, compiled.program.instructions))
+        self._may_fail = any(map(may_fail, compiled.program.instructions))
         if self._may_fail:
             places = _places(compiled, base, len(self._given))
             place = {id(p): k for p, k in zip(self._given, places, strict=True)}
@@ -234,7 +245,8 @@ class Step:
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """Run the step; returns False, or raises ``Stale``, before anything has happened where it does not fit."""
         program = self.program
-        if program.optimizer._reducer is not self._reducer or not program.still_holds():
+        if program.optimizer._reducer is not self._reducer or not program.still_holds() or (
+                self._reduction is not None and not self._reduction.holds()):
             raise Stale("the optimizer has changed")
         self._filled.require_apart(leaves)
         scale = None
@@ -276,6 +288,8 @@ class Step:
     def _deliver(self, leaves: Sequence[Any], found: list[Any], scale: Any) -> Any:
         """Give gradients to all that gets one; returns whether the step is done."""
         others = self._give(found)
+        if self._shown and self._reduction is not None:
+            self._reduction.give(self._shown)
         if others:
             receive([*[leaves[i] for i in self._asking], *self._others], others, scale)
         return True
@@ -301,8 +315,8 @@ class Step:
         before: Any = ()
         if self._may_fail:
             bound = arguments.frame.bound
-            before = [(p, k if k >= 0 and p._grad is bound[k] and getrefcount(bound[k]) <= ALONE else p._grad,
-                       p._grad_var) for p, k in zip(self.parameters, self._places, strict=True)]
+            before = [(p, k if k >= 0 and p._grad is bound[k] and getrefcount(bound[k]) <= ALONE else
+                       _apart(p._grad), p._grad_var) for p, k in zip(self.parameters, self._places, strict=True)]
         try:
             return arguments.run(arrays + self.program.hyper_arrays())
         except BaseException as error:
@@ -312,7 +326,8 @@ class Step:
             failed = arguments.frame.failed
             if failed is not None and failed.op is not OPAQUE_GRADIENT:  # gradients are cleared after the forward
                 for p, grad, grad_var in before:
-                    p._grad = arguments.frame.bound[grad] if type(grad) is int else grad
+                    p._grad = arguments.frame.bound[grad] if type(grad) is int else (
+                        grad.array() if type(grad) is LazyArray else grad)
                     p._grad_var = grad_var
             raise
 
@@ -332,18 +347,15 @@ def _flags(arguments: Any, positions: Sequence[int], arrays: Sequence[Any]) -> l
     return [bool(arguments.current(i, arrays) if x is None else x) for i, x in zip(positions, kept, strict=True)]
 
 
-def _may_fail(instruction: Any) -> bool:
-    """Whether an instruction runs Python that may raise: not what draws random numbers.
-
-    Where a reduction raises, gradients and parameters are partly of this step: ranks that are out of step end.
-    """
-    return instruction.kernel is None and not instruction.node.op.traits & (Trait.RANDOM | Trait.CONFINED)
+def _apart(grad: Any) -> Any:
+    """Return a gradient; one that is lazy is not kept alive."""
+    return grad.apart() if type(grad) is LazyArray else grad
 
 
 def _places(compiled: Any, first: int, count: int) -> list[int]:
     """Return which externals the ``count`` outputs from ``first`` on are; -1 where Python runs after one is written."""
     slots, instructions = compiled.plan.slots, compiled.program.instructions
-    last = max([i for i, x in enumerate(instructions) if _may_fail(x)])
+    last = max([i for i, x in enumerate(instructions) if may_fail(x)])
     early = {s.index for x in instructions[:last + 1] for v in x.node.outputs if type(s := slots.get(v)) is External}
     of = [slots.get(v) for v in compiled.outputs[first:first + count]]
     return [s.index if type(s) is External and not s.offset and s.index not in early and of.count(s) == 1 else -1

@@ -6,7 +6,7 @@ literals until they are seen to change; from then on they are inputs.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -25,8 +25,9 @@ from ..compile.compile import SCALAR_BYTES, compile_graph
 from ..errors import NotCompilable, Stale
 from ..replay.arguments import Arguments, arguments_of
 from ..trace.bindings import ParameterBinding
-from .loss_scaling import Scaling, emit_finite, settle
+from .loss_scaling import Scaling, chosen, emit_finite, settle
 from .patience import Patience
+from .reduction import Sum, sums
 from .rule_groups import Group, RuleStateBinding, StatedHook, clocks, holding, same_entries, settings, updated_by
 from .taken_over import HOOKS, STEP, UPDATE, Conditions, Looks
 
@@ -211,16 +212,17 @@ class UpdateProgram:
         kind = np.promote_types(p._array.dtype, np.float32)
         return self._input(f"scale_{kind.name}", kind, scaling.number)
 
-    def emit(self, b: Builder, grads: dict[int, Value], params: dict[int, Value],
-             ) -> tuple[list[Value], list[tuple[Value, RuleStateBinding]], dict[int, Value]]:
+    def emit(self, b: Builder, grads: Mapping[int, Any], params: dict[int, Value],
+             ) -> tuple[list[Value], list[tuple[Value, RuleStateBinding]], dict[int, Any]]:
         """Append the update to ``b``.
 
-        ``grads`` and ``params`` map ``id(parameter)`` to values. Returns the hyperparameters' inputs, the states with
-        their bindings, and the gradients as the hooks left them.
+        ``grads`` and ``params`` map ``id(parameter)`` to values; a gradient may be a `Sum`, and stays one where nothing
+        but the update reads it. Returns the hyperparameters' inputs, the states with their bindings, and the gradients
+        as the hooks left them.
         """
         hyper_inputs: list[Value] = []
         states: list[tuple[Value, RuleStateBinding]] = []
-        grads = dict(grads)
+        grads = {i: g.value(b) if isinstance(g, Sum) and self.changes_gradients else g for i, g in grads.items()}
         self.more = []
         every: Value | None = None
         if self.scaling is not None and self.scaling.dynamic:
@@ -229,7 +231,7 @@ class UpdateProgram:
         for hook in self.hooks:
             self._emit_hook(b, self.stated[id(hook)], grads, params)
         for group in self.groups:
-            own: list[dict[str, Value]] = []
+            own: list[dict[str, Any]] = []
             for p, check in zip(group.members, group.checks, strict=True):
                 one = {"grad": grads[id(p)], "before": grads[id(p)]}
                 one["start"] = one["param"] = params[id(p)]
@@ -254,15 +256,15 @@ class UpdateProgram:
                     one["grad"] = self._emit_one(b, hook, one["grad"], one["updated"],
                                                  scale=None if group.wide else self._scale(p))
                 new = one["before"] if group.wide else one["grad"]
-                grads[id(p)] = _chosen(b, every, new, one["before"])
+                grads[id(p)] = chosen(b, every, new, one["before"])
                 if group.wide:
                     narrow = b.cast(one["updated"], group.dtype)
-                    b.assign(params[id(p)], _chosen(b, every, narrow, params[id(p)]))
+                    b.assign(params[id(p)], chosen(b, every, narrow, params[id(p)]))
         if not self.anywhere and self._read != (read := self._reads()):
             self._read, self._hold = read, self._holding()
         return [*[v for v, _ in self.more], *hyper_inputs], states, grads
 
-    def _emit_group(self, b: Builder, group: Group, shared: list[Value], own: list[dict[str, Value]],
+    def _emit_group(self, b: Builder, group: Group, shared: list[Value], own: list[dict[str, Any]],
                     every: Value | None) -> list[tuple[Value, RuleStateBinding]]:
         """Append the update of a group, where ``every`` gradient is finite; returns states with their bindings.
 
@@ -276,10 +278,13 @@ class UpdateProgram:
         names = tuple(group.rule._state)
         first = len(shared) + len(asked)
         widened = group.inner != group.dtype and not group.wide
-        symbols = [Symbol(Arg(first + i)) for i in range(2 + len(names))]
+        grads = sums(b, [one["grad"] for one in own])
+        behind = 1 + len(grads[0].parts)  # the parameter and the parts of its gradient
+        symbols = [Symbol(Arg(first + i)) for i in range(behind + len(names))]
         wide = [cast(s, group.inner) for s in symbols] if widened else symbols
-        new = group.new_values(wide[0], wide[1], dict(zip(names, wide[2:], strict=True)), hyper)
-        old = dict(zip(("param", "", *names), symbols, strict=True))
+        new = group.new_values(wide[0], grads[0].formula(wide[1:behind]),
+                               dict(zip(names, wide[behind:], strict=True)), hyper)
+        old = {"param": symbols[0], **dict(zip(names, symbols[behind:], strict=True))}
         targets = list(new)
         found = [cast(new[t], group.dtype) if widened else new[t] for t in targets]
         if asked:
@@ -288,16 +293,16 @@ class UpdateProgram:
         states: list[tuple[Value, RuleStateBinding]] = []
         operands: list[Value] = []
         written: list[Value] = []
-        for p, one in zip(group.members, own, strict=True):
+        for p, one, grad in zip(group.members, own, grads, strict=True):
             for name in names:
                 array = p.update_rule._state[name]
                 value = Value(tensor_type(array.dtype, array.shape), name)
                 one[f"state {name}"] = value
                 states.append((value, RuleStateBinding(p.update_rule, p, name)))
-            operands += [one["start"], one["grad"], *(one[f"state {n}"] for n in names)]
+            operands += [one["start"], *grad.parts, *(one[f"state {n}"] for n in names)]
             written += [one["param"] if t == "param" else one[f"state {t}"] for t in targets]
         results = b.emit(PRIMITIVES["foreach"], *shared, *asked, *operands, exprs=exprs,
-                         shared=len(shared) + len(asked), arity=2 + len(names))
+                         shared=len(shared) + len(asked), arity=behind + len(names))
         updated = dict(zip(written, results, strict=True))
         for one in own:
             one["updated"] = updated.get(one["param"], one["start"])
@@ -382,11 +387,6 @@ def _start(b: Builder, wide: Value, narrow: Value) -> Value:
     """Append the start of an update: the float32 copy, or the parameter where that has been changed since."""
     changed = b.call("not_equal", b.cast(wide, narrow.tensor.dtype), narrow)
     return b.call("where", b.reshape(b.reduce("any", changed), ()), b.cast(narrow, wide.tensor.dtype), wide)
-
-
-def _chosen(b: Builder, every: Value | None, new: Value, old: Value) -> Value:
-    """Append ``new`` where ``every`` gradient is finite, else ``old``."""
-    return new if every is None or new is old else b.call("where", every, new, old)
 
 
 def _square(b: Builder, x: Value) -> Value:
