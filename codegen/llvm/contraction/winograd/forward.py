@@ -126,8 +126,8 @@ class Forward(Writer):
                 for at, count, pixel in runs(top):
                     for x, valid in each_tile(em, count, self.side):
                         for part in range(0, lanes, self.side):
-                            near = pixels.at(at)
-                            rows = [near.load(em.add(em.mul(em.add(x, q), lanes), part)) for q in range(valid)]
+                            near = pixels.at(em.add(em.add(at, em.mul(x, lanes)), part))
+                            rows = [near.load(q * lanes) for q in range(valid)]
                             rows += [rows[0]] * (self.side - valid)
                             for q, value in enumerate(em.transpose(self.element, rows)):
                                 turned.store(value, (part + q) * self.side)
