@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from math import prod
 
 from ...text.array import Array
@@ -28,21 +29,32 @@ def stage_function(em: Emitter, image: Image, channels: int, element: str, width
     return inner
 
 
-def _planes(image: Image, axis: int, plane: int, source: Array, place: Array) -> None:
+def _planes(image: Image, axis: int, plane: Index, source: Array, place: Array) -> None:
     """One axis after the other: for each plane the positions that hold elements; rows along the last axis."""
     em, a = source.em, image.axes[axis]
     rest = prod(later.size for later in image.axes[axis + 1:])
-    for number, remainder in enumerate(a.planes):
-        inside = a.inside(remainder)
-        index = plane * len(a.planes) + number
-        if not inside:
-            continue
-        if axis == len(image.axes) - 1:
-            _row(a, remainder, inside, source, place.at(index * prod(image.lengths)))
-            continue
+    for number, first, inside in _alike(em, a) if axis < len(image.axes) - 1 else ():
+        index = em.add(em.mul(plane, len(a.planes)), number)
         for i in em.each(inside.start, inside.stop):
-            h = em.add(em.mul(i, a.stride), remainder - a.pad)
+            h = em.add(em.mul(i, a.stride), first)
             _planes(image, axis + 1, index, source.at(em.mul(h, rest)), place.at(em.mul(i, image.steps[axis])))
+    for number, remainder in enumerate(a.planes if axis == len(image.axes) - 1 else ()):
+        if inside := a.inside(remainder):
+            index = em.add(em.mul(plane, len(a.planes)), number)
+            _row(a, remainder, inside, source, place.at(em.mul(index, prod(image.lengths))))
+
+
+def _alike(em: Emitter, axis: StagedAxis) -> Iterator[tuple[Index, Index, range]]:
+    """Loops over the planes of an axis: number, first element without padding, and positions that hold elements.
+
+    Neighbours with the same positions are one text.
+    """
+    kinds = [(p - k, axis.inside(p)) for k, p in enumerate(axis.planes)]
+    for (shift, inside), group in groupby(range(len(kinds)), kinds.__getitem__):
+        if inside:
+            numbers = list(group)
+            for number in em.each(numbers[0], numbers[-1] + 1):
+                yield number, em.add(number, shift - axis.pad), inside
 
 
 def _row(axis: StagedAxis, remainder: int, inside: range, source: Array, place: Array) -> None:
