@@ -285,6 +285,11 @@ class Emitter:
         start = self.gep(table, self.mul(number, words), "i64")
         return [self.entry(start, k) for k in range(words)]
 
+    def rows(self, table: str, count: Index, words: int) -> Iterator[list[Index]]:
+        """Loops over the first ``count`` rows of such a table; the counter is of words, which addresses scale alone."""
+        for at in self.each(0, self.mul(count, words), words):
+            yield self.row(self.gep(table, at, "i64"), 0, words)
+
     def store(self, element: str, width: int, x: str, pointer: str, valid: int | None = None,
               align: int | None = None) -> None:
         """Write ``width`` neighbours, or only the first ``valid``."""

@@ -176,8 +176,7 @@ class Columns(ConvWriter[ColumnShape]):
             tap = em.entry(taps, em.add(em.mul(outer, self.last), "%tap"))
             base = images.at(em.add(em.mul(channel, self.image.size), tap))
             line = tile.at(em.mul(em.sub(r, "%first"), self.columns))
-            for i in em.each(0, "%count"):
-                offset, start, length = em.row("%pieces", i, PIECE_WORDS)
+            for offset, start, length in em.rows("%pieces", "%count", PIECE_WORDS):
                 place, x = base.at(offset), line.load(start)
                 if self.spec.out[-1] % width == 0:  # then so are the ends of panels
                     place.store(em.binary("fadd", element, width, x, place.load()))
@@ -205,10 +204,9 @@ class Columns(ConvWriter[ColumnShape]):
         for c in em.each("%lo", "%hi"):
             start = em.mul(c, image.size)
             for offset, first in each_row(em, image):
-                line = self.array("%images", em).at(em.add(start, offset))
+                line, near = self.array("%images", em).at(em.add(start, offset)), inner.at(c, first)
                 for w, valid in each_tile(em, last.size, self.width):
-                    x = together(image, line, em.add(w, last.pad), valid)
-                    inner.store(x, c, em.add(first, w), self.width, valid)
+                    near.store(together(image, line, w, valid), 0, w, self.width, valid)
         return em
 
 

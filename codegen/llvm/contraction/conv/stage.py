@@ -140,8 +140,7 @@ def pack_function(em: Emitter, image: Image, taps: Sequence[int] | None, stride:
 
     for c in inner.each(0, "%channels"):
         source, target = images.at(inner.mul(c, image.size)), panel.at(inner.mul(inner.mul(c, number), stride))
-        for i in inner.each(0, "%count"):
-            place, column, _ = inner.row("%pieces", i, PIECE_WORDS)
+        for place, column, _ in inner.rows("%pieces", "%count", PIECE_WORDS):
             start, to = source.at(place), target.at(column)
             if taps is not None and len(taps) <= MOST_UNROLLED_TAPS:
                 for k, offset in enumerate(taps):
@@ -169,22 +168,18 @@ def each_row(em: Emitter, image: Image) -> Iterator[tuple[Index, Index]]:
     return axes(0, 0, 0, 0)
 
 
-def together(image: Image, row: Array, place: Index, valid: int) -> str:
-    """``valid`` neighbours from ``place`` on (not yet divided by the stride), interleaved from the planes of one row.
-
-    Vectors begin at even elements of the row.
-    """
+def together(image: Image, row: Array, first: Index, valid: int) -> str:
+    """``valid`` neighbours of a row from element ``first`` on, an even one, interleaved from its planes."""
     em, width, last = row.em, row.width, image.axes[-1]
-    plane = prod(image.lengths)
+    plane, pad = prod(image.lengths), last.pad
     if last.stride == 1:
-        return row.load(place)
+        return row.at(first).load(pad)
     if last.stride == 2 and width > 1:
-        odd = last.pad % 2   # the parity of the first element
-        low = row.at(em.add(em.div(place, 2), odd * plane))
-        high = row.at(em.add(em.div(em.add(place, 1), 2), (1 - odd) * plane))
-        return em.shuffle(row.element, width, low.load(), high.load(), [i // 2 + width * (i % 2) for i in range(width)])
+        half, odd = row.at(em.div(first, 2)), pad % 2
+        low, high = half.load(pad // 2 + odd * plane), half.load((pad + 1) // 2 + (1 - odd) * plane)
+        return em.shuffle(row.element, width, low, high, [i // 2 + width * (i % 2) for i in range(width)])
 
     def one(lane: int) -> str:
-        position, remainder = em.divmod(em.add(place, lane), last.stride)
+        position, remainder = em.divmod(em.add(first, pad + lane), last.stride)
         return row.one(em.add(em.mul(remainder, plane), position))
     return em.collect(row.element, width, map(one, range(valid)), zeros=True)
