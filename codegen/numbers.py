@@ -156,7 +156,7 @@ class Form:
             table = "%slots"
             if function.startswith("define internal") and inner:
                 table = "%table"
-                function = re.sub(r"\) noinline \{", ", ptr %table) noinline {", function, count=1)
+                function = re.sub(r"\) noinline nounwind \{", ", ptr %table) noinline nounwind {", function, count=1)
                 function = function.replace("(, ptr", "(ptr")
             if inner:
                 function = re.sub(r"(?m)^(  call void @any\.\w+\(.*)\)$", rf"\1, ptr {table})", function)

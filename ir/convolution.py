@@ -44,6 +44,13 @@ class Windows:
         return tuple([max(o - 1, 0) * s + max(k - 1, 0) * d + 1 for k, s, d, o in zip(
             self.kernel, self.stride, self.dilate, self.out, strict=True)])
 
+    def suits_winograd(self, groups: int) -> bool:
+        """Whether Winograd's algorithm can take fewer products: 3 x 3 neighbours in each window, channels in one group.
+
+        Gradients take steps of one from window to window, others two as well.
+        """
+        return groups == 1 and (self.kernel, self.dilate) == ((3, 3), (1, 1)) and self.stride in ((1, 1), (2, 2))
+
     def taps(self) -> Iterator[Ints]:
         """The offsets of a window, in C order."""
         return itertools.product(*map(range, self.kernel))

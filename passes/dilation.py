@@ -5,6 +5,7 @@ Winograd's algorithm computes windows of 3 x 3 neighbours, with a fraction of th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -36,7 +37,8 @@ def _dense(b: Site, node: Node) -> tuple[Value, ...] | None:
     first, second = node.inputs
     op = node.op.name
     w = windows_of(op, node.attrs, first.shape, second.shape)
-    if (w.kernel, w.stride, node.attrs["groups"]) != ((3, 3), (1, 1), 1) or max(w.dilate) == 1:
+    near = replace(w, dilate=(1,) * len(w.dilate))
+    if near == w or set(w.stride) != {1} or not near.suits_winograd(node.attrs["groups"]):
         return None
     if first.tensor.dtype != np.dtype("float32") or first.tensor.device != "cpu":
         return None

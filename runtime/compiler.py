@@ -5,6 +5,7 @@ import ctypes
 import hashlib
 import importlib
 import linecache
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
@@ -21,14 +22,24 @@ class LoadError(Exception):
     """A kernel's text cannot be compiled or linked; the message shows the text's faulty part."""
 
 
-def machine(opt: int = 2) -> Any:
-    """Return LLVM's target machine for this host."""
+def machine() -> Any:
+    """Return a new target machine of LLVM's for this host."""
     initialize()
     facts = host()
     target = llvm.Target.from_triple(facts.triple)
     # The small model keeps constants next to the code; the linker makes stubs for functions that are far away.
     model = "small" if facts.triple.startswith(("x86_64", "aarch64", "arm64")) else "jitdefault"
-    return target.create_target_machine(cpu=facts.cpu, features=facts.features, opt=opt, reloc="pic", codemodel=model)
+    return target.create_target_machine(cpu=facts.cpu, features=facts.features, opt=2, reloc="pic", codemodel=model)
+
+
+def _own_machine() -> Any:
+    """The calling thread's target machine, made once: it takes as long as the code of a short function."""
+    if not hasattr(_own, "machine"):
+        _own.machine = machine()
+    return _own.machine
+
+
+_own = threading.local()
 
 
 def _mark(text: str, message: str) -> str:
@@ -105,15 +116,16 @@ def _emit(module: Any, symbol: str, unique: str, opt: int, vectorize: bool, fact
     for variable in module.global_variables:
         if not variable.is_declaration:
             variable.linkage = "internal"
-    target = machine()
+    target = _own_machine()
     module.triple = host().triple
     module.data_layout = str(target.target_data)
-    tuning = llvm.create_pipeline_tuning_options(speed_level=opt)
-    tuning.loop_vectorization = vectorize
-    tuning.slp_vectorization = vectorize
-    builder = llvm.create_pass_builder(target, tuning)
-    passes = builder.getModulePassManager()
-    _unlocked("LLVMPY_RunNewModulePassManager")(passes, module, builder)
+    if opt or vectorize:
+        tuning = llvm.create_pipeline_tuning_options(speed_level=opt)
+        tuning.loop_vectorization = vectorize
+        tuning.slp_vectorization = vectorize
+        builder = llvm.create_pass_builder(target, tuning)
+        passes = builder.getModulePassManager()
+        _unlocked("LLVMPY_RunNewModulePassManager")(passes, module, builder)
     names = [*module.functions, *module.global_variables]
     needs = sorted(v.name for v in names if v.is_declaration and not v.name.startswith("llvm."))
     return Entry(unique, _object_code(target, module), facts, tuple(needs))

@@ -50,8 +50,8 @@ class Loader:
     """Compiles, keeps and links kernels.
 
     ``opt`` is the level of LLVM's optimiser for LLVM texts, which hardly need it: they are written as they should run,
-    with explicit vectors, and level 0 (functions marked ``alwaysinline`` are inlined, instructions selected and
-    scheduled as ever) compiles them in half the time to code as fast. ``vectorize`` lets LLVM's vectorisers run.
+    with explicit vectors, and at level 0, where no pass of it runs, they compile in half the time to code as fast.
+    ``vectorize`` lets LLVM's vectorisers run.
 
     Invariant: a text is compiled once, whatever the number of threads that ask for it, and linked once as long as its
     code is loaded. Code without an owner (``lend``) stays while it is among the last ``IDLE_BYTES`` asked for: a

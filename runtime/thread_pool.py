@@ -296,6 +296,7 @@ _APART = """
 declare i32 @sched_getcpu()
 declare i32 @sched_getaffinity(i32, i64, ptr)
 declare i32 @sched_setaffinity(i32, i64, ptr)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 define internal void @here(ptr %state) {{
 entry:
@@ -329,8 +330,7 @@ ask:
   %fine = icmp eq i32 %failed, 0
   br i1 %fine, label %move, label %out
 move:
-  %all = load [128 x i8], ptr %mask
-  store [128 x i8] %all, ptr %other
+  call void @llvm.memcpy.p0.p0.i64(ptr %other, ptr %mask, i64 128, i1 false)
   %byte = lshr i32 %cpu, 3
   %place = getelementptr i8, ptr %other, i32 %byte
   %bit = and i32 %cpu, 7

@@ -1,7 +1,7 @@
 """Choices by cycles: candidates, and counts that they share, as of the step of a register tile."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kusari.ir import Choice
@@ -11,6 +11,7 @@ from ...target import Target
 from .operand import Matrices
 
 MOST_TILE_ROWS = 14
+_MOST_VECTORS = 8  # of a row of a tile
 LINE_BYTES = 64    # a cache line
 
 
@@ -46,6 +47,16 @@ def read_cycles(work: Matrices, target: Target) -> float:
 def tile_rows(target: Target, vectors: int, taken: int = 0) -> int:
     """Rows of ``vectors`` sums that registers hold besides factors and ``taken`` others; 0 if there are too few."""
     return (target.registers - taken - (2 if target.has_fma else 3) - vectors) // vectors
+
+
+def tile_heights(target: Target, columns: int, highest: int, taken: int = 0) -> Iterator[tuple[int, range]]:
+    """The register tiles that are counted: numbers of vectors, up to ``columns``, and the largest heights of each.
+
+    No tile is higher than ``highest`` rows; ``taken`` registers hold something else.
+    """
+    for vectors in range(1, min(columns, _MOST_VECTORS) + 1):
+        most = min(tile_rows(target, vectors, taken), highest)
+        yield vectors, range(max(1, most - 4), most + 1)
 
 
 def turning_registers(target: Target, size: int) -> int:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kusari.ir import Call, Expr, walk
 from kusari.ir.nest import TRANSCENDENTAL
@@ -11,6 +11,7 @@ from ..scalar.dispatch import emit_exprs
 from ..text.array import Array
 from ..text.emitter import Emitter, Index
 from ..text.tiles import full_tiles
+from ..text.types import memory_type
 from .operand import Results
 from .tile import Tile
 
@@ -29,26 +30,36 @@ def is_heavy(exprs: Sequence[Expr]) -> bool:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """Applies the expressions to vectors of the product and stores the outputs of one matrix of the batch."""
+    """Applies the expressions to vectors of the product and stores the outputs of one matrix of the batch.
+
+    The operands and the outputs of its first element are at the addresses ``reads`` and ``writes``.
+    """
 
     em: Emitter
     work: Results
     reads: Sequence[str]
     writes: Sequence[str]
-    offset: Index
 
     def function(self, name: str, parameters: Sequence[str]) -> tuple[Emitter, Epilogue]:
         """A function of ``parameters``, then of ``arguments``, and the epilogue in it."""
         reads, writes = ([f"%{kind}{i}" for i in range(len(have))] for kind, have in (
             ("x", self.reads), ("y", self.writes)))
-        offset = ["i64 %offset"] if self.offset else []
-        em = self.em.function(name, [*parameters, *(f"ptr {p}" for p in (*reads, *writes)), *offset])
-        return em, Epilogue(em, self.work, reads, writes, "%offset" if offset else 0)
+        em = self.em.function(name, [*parameters, *(f"ptr {p}" for p in (*reads, *writes))])
+        return em, Epilogue(em, self.work, reads, writes)
 
     @property
-    def arguments(self) -> list[Index]:
+    def arguments(self) -> list[str]:
         """The last arguments of a function that applies the epilogue."""
-        return [*self.reads, *self.writes, *([self.offset] if self.offset else [])]
+        return [*self.reads, *self.writes]
+
+    def at(self, row: Index, column: Index) -> Epilogue:
+        """The same, whose rows and columns count from ``row`` and ``column``: constants are what is added to those."""
+        em, work = self.em, self.work
+        reads = [em.gep(p, em.add(em.mul(row, o.row), em.mul(column, o.column)), memory_type(o.dtype))
+                 for p, o in zip(self.reads, work.operands, strict=True)]
+        place = em.add(em.mul(row, work.n), column)
+        return replace(self, reads=reads, writes=[
+            em.gep(p, place, memory_type(d)) for p, d in zip(self.writes, work.types, strict=True)])
 
     def columns(self, column: Index, width: int, valid: int | None) -> list[str | None]:
         """The operands that are the same for every row, read once for a column of vectors; None for the others."""
@@ -70,7 +81,7 @@ class Epilogue:
         for p, o, have in zip(self.reads, work.operands, known or [None] * len(self.reads), strict=True):
             index = em.add(em.mul(row, o.row), em.mul(column, o.column))
             args.append(have if have is not None else em.read(o.dtype, width, p, index, o.column, valid))
-        place = em.add(em.add(em.mul(row, work.n), column), self.offset)
+        place = em.add(em.mul(row, work.n), column)
         results = emit_exprs(em, work.exprs, args, [work.dtype, *(o.dtype for o in work.operands)], width)
         for (y, dtype), p in zip(results, self.writes, strict=True):
             em.write(dtype, width, y, p, place, 1, valid)
@@ -97,16 +108,17 @@ class Finisher:
 
         ``known`` are operands that have been read for all of them.
         """
-        em, width = self._em, self._width
+        width = self._width
         if self.buffer is not None:
-            Tile(em, self._work.element, width).store(sums, self.buffer, self._stride, len(valid))
+            Tile(self._em, self._work.element, width).store(sums, self.buffer, self._stride, len(valid))
             self.stored(epilogue, self.buffer, row, rows, column, sum(valid))
             return
-        operands = [epilogue.columns(em.add(column, j * width), width, v) for j, v in enumerate(valid)
+        here = epilogue.at(row, column)
+        operands = [here.columns(j * width, width, v) for j, v in enumerate(valid)
                     ] if known is None else [known] * len(valid)
         for k, x in enumerate(sums):
             i, j = divmod(k, len(valid))
-            epilogue.store(x, em.add(row, i), em.add(column, j * width), width, valid[j], operands[j])
+            here.store(x, i, j * width, width, valid[j], operands[j])
 
     def stored(self, epilogue: Epilogue, tile: Array, row: Index, rows: int, column: Index, count: int) -> None:
         """Finish ``rows`` rows of ``count`` elements in memory."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kusari.ir import DType, Expr
+from kusari.ir import DType, Expr, expr_dtype
 
 from ...contractions import GemmOperand
 from ..text.types import value_type
@@ -24,6 +24,11 @@ class Results:
     def element(self) -> str:
         """LLVM type of an element of the product."""
         return value_type(self.dtype)
+
+    @property
+    def types(self) -> list[DType]:
+        """The dtypes of the outputs."""
+        return [expr_dtype(e, (self.dtype, *(o.dtype for o in self.operands))) for e in self.exprs]
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,9 @@ class Writer:
         reads = [em.gep(p, em.add(em.mul(sample, o.batch), em.mul(group, o.row * work.m)), memory_type(o.dtype))
                  for p, o in zip(slots, work.operands, strict=False)]
         image = em.add(em.mul(sample, self.groups), group) if image is None else image
-        return Epilogue(em, work, reads, slots[len(reads):], em.mul(image, work.m * work.n))
+        place = em.mul(image, work.m * work.n)
+        writes = [em.gep(p, place, memory_type(d)) for p, d in zip(slots[len(reads):], work.types, strict=True)]
+        return Epilogue(em, work, reads, writes)
 
 
 class ProductWriter(Writer, Generic[Plan]):

@@ -172,7 +172,7 @@ class _Unpool(_Planes):
                     place.store(em.binary("fadd", element, width, place.load(0, valid), y), 0, valid)
             target = x.at(em.mul(c, size))
             for offset, column in each_row(em, self.image):
+                row, to = own.at(offset), target.at(column)
                 for w, valid in each_tile(em, last.size, width):
-                    near = together(self.image, own.at(offset), em.add(w, last.pad), valid)
-                    target.store(near, em.add(column, w), valid)
+                    to.store(together(self.image, row, w, valid), w, valid)
         return self.staged * self.dtype.itemsize

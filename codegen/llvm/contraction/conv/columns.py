@@ -15,12 +15,12 @@ from ....contractions import ConvSpec
 from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Emitter, Index
-from ...text.tiles import each_tile, full_tiles
+from ...text.tiles import each_tile
 from ...text.types import vector
-from ..cycles import MOST_TILE_ROWS, step_cycles, tile_rows
+from ..cycles import MOST_TILE_ROWS, step_cycles, tile_heights
 from ..epilogue import Epilogue
 from ..tile import Factors
-from .geometry import even_samples, whole_image
+from .geometry import panels_of, whole_image
 from .stage import PIECE_WORDS, Pieces, each_row, together
 from .writer import ConvWriter
 
@@ -49,13 +49,9 @@ def choose(spec: ConvSpec, target: Target) -> ColumnShape:
     add = 2.0 + piece if spec.out[-1] % piece else ADD_CYCLES  # with a mask two more than lanes
     copied = spec.n * spec.features * -(-spec.positions // width)
     found: list[ColumnShape] = []
-    for vectors in range(1, 9):
-        columns = vectors * width
-        samples = 1 if spec.positions > columns else even_samples(spec.n, columns // spec.positions)
-        blocks = -(-spec.n // samples)
-        panels = [(t.count * blocks, -(-t.size // width)) for t in full_tiles(samples * spec.positions, columns)]
-        most = min(tile_rows(target, vectors), MOST_TILE_ROWS, rows)
-        for height in range(max(1, most - 4), most + 1):
+    for vectors, heights in tile_heights(target, 8, min(MOST_TILE_ROWS, rows)):
+        samples, blocks, panels = panels_of(spec.n, spec.positions, vectors * width, width)
+        for height in heights:
             tiles = -(-rows // height) * last
             cost = add * rows * last * runs * samples * blocks
             for number, v in panels:
@@ -180,8 +176,7 @@ class Columns(ConvWriter[ColumnShape]):
             tap = em.entry(taps, em.add(em.mul(outer, self.last), "%tap"))
             base = images.at(em.add(em.mul(channel, self.image.size), tap))
             line = tile.at(em.mul(em.sub(r, "%first"), self.columns))
-            for i in em.each(0, "%count"):
-                offset, start, length = em.row("%pieces", i, PIECE_WORDS)
+            for offset, start, length in em.rows("%pieces", "%count", PIECE_WORDS):
                 place, x = base.at(offset), line.load(start)
                 if self.spec.out[-1] % width == 0:  # then so are the ends of panels
                     place.store(em.binary("fadd", element, width, x, place.load()))
@@ -209,10 +204,9 @@ class Columns(ConvWriter[ColumnShape]):
         for c in em.each("%lo", "%hi"):
             start = em.mul(c, image.size)
             for offset, first in each_row(em, image):
-                line = self.array("%images", em).at(em.add(start, offset))
+                line, near = self.array("%images", em).at(em.add(start, offset)), inner.at(c, first)
                 for w, valid in each_tile(em, last.size, self.width):
-                    x = together(image, line, em.add(w, last.pad), valid)
-                    inner.store(x, c, em.add(first, w), self.width, valid)
+                    near.store(together(image, line, w, valid), 0, w, self.width, valid)
         return em
 
 

@@ -276,9 +276,10 @@ class Direct(ConvWriter[DirectShape]):
             for q, size in each_tile(em, breadth, self.width * shape.vectors):
                 start, valid = self.place.at(em.add(here, q)), lanes_in(size, self.width)
                 sums = self._near(tile, start, len(valid)) if shape.steps else self._sum(tile, start, len(valid))
+                near = epilogue.at(tile.first, em.add(there, q))
                 for r, i in itertools.product(range(shape.rows), range(shape.lines)):
-                    self.finisher.finish(epilogue, [sums[r, i, j] for j in range(len(valid))], em.add(tile.first, r), 1,
-                                         em.add(em.add(there, i * breadth), q), valid, tile.known[r])
+                    self.finisher.finish(near, [sums[r, i, j] for j in range(len(valid))], r, 1, i * breadth, valid,
+                                         tile.known[r])
 
     def _flat(self, epilogue: Epilogue, tile: _Filters, base: Index, plane: Index, part: tuple[Index, Index]) -> None:
         """A plane of results of some filters, stored like the staged plane; then its rows are finished."""

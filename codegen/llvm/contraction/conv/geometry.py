@@ -13,6 +13,7 @@ from math import prod
 from kusari.ir import Windows
 
 from ....contractions import ConvSpec
+from ...text.tiles import full_tiles
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,12 @@ def _transposed(spec: ConvSpec) -> Gathering:
                      spec.channels * spec.taps)
 
 
-def even_samples(n: int, most: int) -> int:
-    """Samples of a block, at most ``most``: as few blocks as that allows, as even as possible."""
-    blocks = -(-n // max(1, min(n, most)))
-    return -(-n // blocks)
+def panels_of(n: int, positions: int, columns: int, width: int) -> tuple[int, int, list[tuple[int, int]]]:
+    """Samples that share a panel of ``columns`` positions, blocks of so many samples, and all panels.
+
+    Those are the numbers of equal ones, and the vectors of each. Blocks are as few and as even as can be.
+    """
+    most = 1 if positions > columns else max(1, min(n, columns // max(positions, 1)))
+    samples = -(-n // -(-n // most))
+    blocks = -(-n // samples)
+    return samples, blocks, [(t.count * blocks, -(-t.size // width)) for t in full_tiles(samples * positions, columns)]

@@ -95,8 +95,7 @@ class FixUp:
                                        "i64 %count", "ptr %taps", "i64 %number"])
         tile, images, filters = (Array(em, self.element, 1, p) for p in ("%tile", "%images", "%filters"))
         sample = self.g.depth * self.g.image.size
-        for i in em.each(0, "%count"):
-            start, column, length = em.row("%pieces", i, PIECE_WORDS)
+        for start, column, length in em.rows("%pieces", "%count", PIECE_WORDS):
             number, inside = em.divmod(start, sample)
             image = images.at(em.mul(number, sample))
             for j in em.each(0, length):

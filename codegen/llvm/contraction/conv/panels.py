@@ -19,11 +19,11 @@ from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Emitter, Index
 from ...text.tiles import count_tiles, even_tiles, full_tiles, lanes_in, tiles_in
-from ..cycles import MOST_TILE_ROWS, step_cycles, tile_rows
+from ..cycles import MOST_TILE_ROWS, step_cycles, tile_heights
 from ..epilogue import Finisher, is_heavy
 from ..tile import Factors
 from ..writer import whole_lines
-from .geometry import even_samples, gathering
+from .geometry import gathering, panels_of
 from .padding_nan import FixUp, any_nan, meets_padding
 from .stage import MOST_UNROLLED_TAPS, PIECE_WORDS, Pieces, pack_function, stage_cycles, stage_function
 from .writer import ConvWriter
@@ -55,17 +55,13 @@ def choose(spec: ConvSpec, target: Target) -> PanelShape:
     staging = spec.n * stage_cycles(g.image, g.depth * spec.groups, width)
     found: list[PanelShape] = []
     depth = sum(len(p.taps) for p in g.parts) / len(g.parts) * g.depth
-    for vectors in range(1, 9):
-        columns = vectors * width
-        positions = max(prod(p.extents) for p in g.parts)
-        samples = 1 if positions > columns else even_samples(spec.n, columns // max(positions, 1))
-        blocks = -(-spec.n // samples)
-        panels = [(t.count * blocks, -(-t.size // width)) for t in full_tiles(samples * positions, columns)]
+    positions = max(prod(p.extents) for p in g.parts)
+    for vectors, heights in tile_heights(target, 8, 8 if conflict else MOST_TILE_ROWS):
+        samples, blocks, panels = panels_of(spec.n, positions, vectors * width, width)
         runs = sum(-(-p.extents[-1] // width) * prod(p.extents[:-1]) for p in g.parts) / len(g.parts)
         gather = GATHER_CYCLES * runs * samples * blocks * depth
         count = sum(c for c, _ in panels)
-        most = min(tile_rows(target, vectors), 8 if conflict else MOST_TILE_ROWS)
-        for largest in range(max(1, most - 4), most + 1):
+        for largest in heights:
             tiles = even_tiles(g.rows, largest)
             cost = 0.0
             for r, (number, v) in itertools.product(tiles, panels):

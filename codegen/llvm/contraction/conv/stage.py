@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from math import prod
 
 from ...text.array import Array
@@ -28,21 +29,32 @@ def stage_function(em: Emitter, image: Image, channels: int, element: str, width
     return inner
 
 
-def _planes(image: Image, axis: int, plane: int, source: Array, place: Array) -> None:
+def _planes(image: Image, axis: int, plane: Index, source: Array, place: Array) -> None:
     """One axis after the other: for each plane the positions that hold elements; rows along the last axis."""
     em, a = source.em, image.axes[axis]
     rest = prod(later.size for later in image.axes[axis + 1:])
-    for number, remainder in enumerate(a.planes):
-        inside = a.inside(remainder)
-        index = plane * len(a.planes) + number
-        if not inside:
-            continue
-        if axis == len(image.axes) - 1:
-            _row(a, remainder, inside, source, place.at(index * prod(image.lengths)))
-            continue
+    for number, first, inside in _alike(em, a) if axis < len(image.axes) - 1 else ():
+        index = em.add(em.mul(plane, len(a.planes)), number)
         for i in em.each(inside.start, inside.stop):
-            h = em.add(em.mul(i, a.stride), remainder - a.pad)
+            h = em.add(em.mul(i, a.stride), first)
             _planes(image, axis + 1, index, source.at(em.mul(h, rest)), place.at(em.mul(i, image.steps[axis])))
+    for number, remainder in enumerate(a.planes if axis == len(image.axes) - 1 else ()):
+        if inside := a.inside(remainder):
+            index = em.add(em.mul(plane, len(a.planes)), number)
+            _row(a, remainder, inside, source, place.at(em.mul(index, prod(image.lengths))))
+
+
+def _alike(em: Emitter, axis: StagedAxis) -> Iterator[tuple[Index, Index, range]]:
+    """Loops over the planes of an axis: number, first element without padding, and positions that hold elements.
+
+    Neighbours with the same positions are one text.
+    """
+    kinds = [(p - k, axis.inside(p)) for k, p in enumerate(axis.planes)]
+    for (shift, inside), group in groupby(range(len(kinds)), kinds.__getitem__):
+        if inside:
+            numbers = list(group)
+            for number in em.each(numbers[0], numbers[-1] + 1):
+                yield number, em.add(number, shift - axis.pad), inside
 
 
 def _row(axis: StagedAxis, remainder: int, inside: range, source: Array, place: Array) -> None:
@@ -128,8 +140,7 @@ def pack_function(em: Emitter, image: Image, taps: Sequence[int] | None, stride:
 
     for c in inner.each(0, "%channels"):
         source, target = images.at(inner.mul(c, image.size)), panel.at(inner.mul(inner.mul(c, number), stride))
-        for i in inner.each(0, "%count"):
-            place, column, _ = inner.row("%pieces", i, PIECE_WORDS)
+        for place, column, _ in inner.rows("%pieces", "%count", PIECE_WORDS):
             start, to = source.at(place), target.at(column)
             if taps is not None and len(taps) <= MOST_UNROLLED_TAPS:
                 for k, offset in enumerate(taps):
@@ -157,22 +168,18 @@ def each_row(em: Emitter, image: Image) -> Iterator[tuple[Index, Index]]:
     return axes(0, 0, 0, 0)
 
 
-def together(image: Image, row: Array, place: Index, valid: int) -> str:
-    """``valid`` neighbours from ``place`` on (not yet divided by the stride), interleaved from the planes of one row.
-
-    Vectors begin at even elements of the row.
-    """
+def together(image: Image, row: Array, first: Index, valid: int) -> str:
+    """``valid`` neighbours of a row from element ``first`` on, an even one, interleaved from its planes."""
     em, width, last = row.em, row.width, image.axes[-1]
-    plane = prod(image.lengths)
+    plane, pad = prod(image.lengths), last.pad
     if last.stride == 1:
-        return row.load(place)
+        return row.at(first).load(pad)
     if last.stride == 2 and width > 1:
-        odd = last.pad % 2   # the parity of the first element
-        low = row.at(em.add(em.div(place, 2), odd * plane))
-        high = row.at(em.add(em.div(em.add(place, 1), 2), (1 - odd) * plane))
-        return em.shuffle(row.element, width, low.load(), high.load(), [i // 2 + width * (i % 2) for i in range(width)])
+        half, odd = row.at(em.div(first, 2)), pad % 2
+        low, high = half.load(pad // 2 + odd * plane), half.load((pad + 1) // 2 + (1 - odd) * plane)
+        return em.shuffle(row.element, width, low, high, [i // 2 + width * (i % 2) for i in range(width)])
 
     def one(lane: int) -> str:
-        position, remainder = em.divmod(em.add(place, lane), last.stride)
+        position, remainder = em.divmod(em.add(first, pad + lane), last.stride)
         return row.one(em.add(em.mul(remainder, plane), position))
     return em.collect(row.element, width, map(one, range(valid)), zeros=True)

@@ -11,7 +11,7 @@ from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Emitter, Index
 from ...text.tiles import Tiles, count_tiles, even_tiles, full_tiles, lanes_in, tiles_in
-from ..cycles import MOST_TILE_ROWS, read_cycles, step_cycles, tile_rows, turning_registers
+from ..cycles import MOST_TILE_ROWS, read_cycles, step_cycles, tile_heights, turning_registers
 from ..epilogue import Epilogue, Finisher
 from ..operand import Matrices
 from ..pack import pack
@@ -62,10 +62,9 @@ def choose(work: Matrices, target: Target) -> Shape:
     strided = work.b_column != 1
     taken = turning_registers(target, size) if strided else 0
     best: tuple[float, int, int, int] | None = None
-    for vectors in range(1, min(8, columns) + 1):
-        most = min(tile_rows(target, vectors, taken), 8 if conflict else MOST_TILE_ROWS)
+    for vectors, heights in tile_heights(target, columns, 8 if conflict else MOST_TILE_ROWS, taken):
         kinds = len(full_tiles(columns, vectors) if target.any_size else full_tiles(work.n, vectors * width))
-        for largest in range(max(1, most if target.any_size else most - 4), most + 1):
+        for largest in heights[-1:] if target.any_size else heights:
             row_tiles = even_tiles(largest if target.any_size else work.m, largest)
             cost = 0.0
             for r, c in itertools.product(row_tiles, full_tiles(columns, vectors)):

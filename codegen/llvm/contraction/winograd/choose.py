@@ -71,10 +71,10 @@ def described(spec: ConvSpec, tile: int) -> WinogradSpec | None:
     They take float32 in whole, windows of 3 x 3 one pixel apart, or two in forward direction and tiles of four, and
     operands that run with the pixels.
     """
-    if spec.dtype != F32 or spec.groups != 1 or (spec.kernel, spec.dilate) != ((3, 3), (1, 1)):
-        return None
     stride = spec.stride[0]
-    if spec.stride not in ((1, 1), (2, 2)) or (stride == 2 and (spec.direction != "forward" or tile != 4)):
+    if spec.dtype != F32 or not spec.windows.suits_winograd(spec.groups):
+        return None
+    if stride == 2 and (spec.direction != "forward" or tile != 4):
         return None
     if any(o.column not in (0, 1) for o in spec.operands) or not spec.flops:
         return None

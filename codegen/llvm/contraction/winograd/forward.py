@@ -2,16 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
-from kusari.ir import Kernel, expr_dtype
+from kusari.ir import Kernel
 
 from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Emitter, Index
 from ...text.tiles import each_tile, full_tiles
-from ...text.types import F32, memory_type
-from ..epilogue import Epilogue
+from ...text.types import F32
 from ..operand import Results
 from ..tile import Factors, Tile
 from ..writer import Writer
@@ -36,7 +34,6 @@ class Forward(Writer):
         work = Results(spec.maps, spec.out_height * spec.out_width, spec.batch, F32, spec.exprs, spec.operands)
         super().__init__(Emitter(symbol_of(name, spec, target), target), work, block.lanes)
         self.spec, self.chunk = spec, chunk
-        self.types = [expr_dtype(e, (F32, *(o.dtype for o in spec.operands))) for e in spec.exprs]
         stride, self.sums_stride = row_stride(spec.channels * spec.phases, block.lanes), outputs
         # Planes of a power of two would meet in one set of the caches.
         self.strip = chunk * spec.phases * block.panel
@@ -49,12 +46,6 @@ class Forward(Writer):
         self.whole = self.breadth == spec.out_width and spec.out_height % spec.tile == 0
         self.side = square(block.lanes, spec.tile * spec.out_width if self.whole else spec.out_width)
 
-    def epilogue(self, sample: Index, group: Index = 0, image: Index | None = None) -> Epilogue:
-        """The epilogue of an image: its outputs begin at their addresses; an offset to each vector costs 2 %."""
-        found = super().epilogue(sample, group, image)
-        writes = [self.em.gep(p, found.offset, memory_type(d)) for p, d in zip(found.writes, self.types, strict=True)]
-        return replace(found, writes=writes, offset=0)
-
     @property
     def buffers(self) -> tuple[int, int]:
         """Elements of a row of tiles of a vector of output channels, and of squares that are transposed."""
@@ -65,7 +56,7 @@ class Forward(Writer):
         spec = self.spec
         if flops is None:
             flops = 2 * spec.batch * spec.rows * spec.columns * spec.products * spec.channels * spec.maps
-            touched = sum(d.itemsize for d in (*self.types, *(o.dtype for o in spec.operands if o.column)))
+            touched = sum(d.itemsize for d in (*self.results.types, *(o.dtype for o in spec.operands if o.column)))
             moved += spec.batch * self.results.n * self.results.m * touched
         return Kernel("llvm", self.em.symbol, self.em.text(), self.scratch_bytes, flops, moved, shared=4 * shared)
 
@@ -135,8 +126,8 @@ class Forward(Writer):
                 for at, count, pixel in runs(top):
                     for x, valid in each_tile(em, count, self.side):
                         for part in range(0, lanes, self.side):
-                            near = pixels.at(at)
-                            rows = [near.load(em.add(em.mul(em.add(x, q), lanes), part)) for q in range(valid)]
+                            near = pixels.at(em.add(em.add(at, em.mul(x, lanes)), part))
+                            rows = [near.load(q * lanes) for q in range(valid)]
                             rows += [rows[0]] * (self.side - valid)
                             for q, value in enumerate(em.transpose(self.element, rows)):
                                 turned.store(value, (part + q) * self.side)

@@ -148,7 +148,11 @@ def transform_weights(spec: WinogradSpec, weights: Array, channel: Index, first:
     em, lanes = weights.em, weights.width
     between_maps, between_channels = spec.tap_steps
     base = weights.at(em.mul(channel, between_channels))
-    starts = [base.at(em.mul(em.min(em.add(first, q), spec.maps - 1), between_maps)) for q in range(lanes)]
+    if spec.maps % lanes == 0:
+        base = base.at(em.mul(first, between_maps))
+        starts = [base.at(q * between_maps) for q in range(lanes)]
+    else:
+        starts = [base.at(em.mul(em.min(em.add(first, q), spec.maps - 1), between_maps)) for q in range(lanes)]
     taps: list[str] = []  # vectors of a tap of each filter
     while len(taps) < 9:
         at = len(taps)
