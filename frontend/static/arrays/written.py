@@ -66,19 +66,17 @@ class Written:
         if array.base is None:
             self._own[id(array)] = array
 
-    def read(self, tape: Tape, array: Any, label: str) -> None:
+    def read(self, tape: Tape, array: Any) -> None:
         """Note that a function is applied to an array; a persistent one it may write to."""
-        if self._numpy:
-            return
-        if self.is_outside(array):
-            tape.note_at_user(f"{label} reads an array from outside after the call has changed its elements, and later "
-                              "calls may change them again; give it a copy")
-        elif tape.is_state(memory := owner(array)):
+        if not self._numpy and not self.is_outside(array) and tape.is_state(memory := owner(array)):
             self._read[id(memory)] = memory
 
     def retain(self, tape: Tape, array: Any) -> None:
         """Note that a function reads an array again later; constants are compared at the end."""
         memory = owner(array)
+        if not self._numpy and self.is_outside(memory):
+            tape.note_at_user("a function keeps an array from outside after the call has changed its elements, and later "
+                              "calls may change them again before its gradient reads them; give it a copy")
         if not self._numpy and (id(memory) in self._own or memory in tape.constants or tape.is_from_outside(memory)):
             self._read[id(memory)] = memory
 
@@ -89,6 +87,10 @@ class Written:
                               "outside, which replays change at their end; change it after that function, or in it")
         if tape.observation is None:
             return
+        formula = getattr(function, "_formula", None)
+        if self._outside and formula is not None and any([n.op.writes for n in formula.nodes]) and any(
+                [self.is_outside(v._array) for v in inputs]):
+            tape.note_at_user(f"{function.label} writes to an array from outside that the call has changed")
         if keeps_any or config.enable_backprop and any([v.requires_grad for v in inputs]):
             for variables, indexes in ((inputs, function._input_indexes_to_retain),
                                        (outputs, function._output_indexes_to_retain)):

@@ -291,28 +291,38 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
 RANDOM = PRIMITIVES["random"]
 
 
-def drawn(tape: Tape, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> bool:
-    """Record that replays draw as ``numpy.random.name`` has drawn ``result``; returns whether they can."""
-    if type(result) is not np.ndarray or tape.fault is not None:
-        return False
-    if name in _BY_SHAPE:
+def drawn(tape: Tape, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+    """Record that replays draw as ``numpy.random.name`` has drawn ``result``; returns it as a value of the trace.
+
+    None if they cannot.
+    """
+    if type(result) not in (np.ndarray, float) or tape.fault is not None:
+        return None
+    if name == "permutation":
+        if len(args) != 1 or kwargs or type(args[0]) is not int:
+            return None
+        dist, given = name, args
+    elif name in _BY_SHAPE:
         dist, given = _BY_SHAPE[name], ()
     else:
         names = _PARAMETERS.get(name)
         if names is None or len(args) > len(names) + 1 or not kwargs.keys() <= {*names, "size"}:
-            return False
+            return None
         dist, given = name, args[:len(names)]
         for left in names[len(given):]:
             if left not in kwargs:
                 break
             given += kwargs[left],
         if len(given) != len(args[:len(names)]) + len(kwargs.keys() & {*names}):
-            return False
+            return None
     if not all(type(x) in (int, float) for x in given):
-        return False
-    tape.append(RANDOM, (), (result,), {
-        "dist": dist, "args": given, "shape": result.shape, "dtype": result.dtype.name})
+        return None
+    array = np.asarray(result)
+    tape.append(RANDOM, (), (array,), {
+        "dist": dist, "args": given, "shape": array.shape, "dtype": array.dtype.name})
     tape.expect_draws()
     tape.draws = True
+    if type(result) is float:
+        return as_number(tape, f"numpy.random.{name}", result, array)
     tape.written.made(result)
-    return True
+    return result

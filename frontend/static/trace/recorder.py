@@ -434,7 +434,7 @@ class Tape:
             return value
         if (value := self.constants.value(self, array)) is not None:
             return value
-        self.written.read(self, array, label)
+        self.written.read(self, array)
         value = self.known(array)
         slot = None if self.observation is None else self.observation.state(variable)
         if slot is not None and id(variable) not in self.carried:

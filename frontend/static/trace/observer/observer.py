@@ -116,6 +116,9 @@ class Observer:
         if type(value) is not Counted:
             containers.write(self, x, key, value)
             return
+        if type(x) is np.ndarray:
+            operations.add_to_element(self, x, key, value.operation, value.operand)
+            return
         x[key] = value.made
         self._count(value)
 
@@ -140,13 +143,11 @@ class Observer:
 
     def binary(self, op: str, a: Any, b: Any) -> Any:
         """Apply a binary operator."""
-        return self.operator(BINARY[op], a, b)
+        return self.operator(BINARY[op], a, b) if type(a) is not Counted else a.applied(self, BINARY[op], b)
 
     def inplace(self, op: str, a: Any, b: Any) -> Any:
         """Apply a binary operator in place, where the operand has such a one."""
-        if type(a) is Counted:
-            return container_methods.applied(self, op, INPLACE[op].function, a, b)
-        return self.operator(INPLACE[op], a, b)
+        return self.operator(INPLACE[op], a, b) if type(a) is not Counted else a.applied(self, INPLACE[op], b)
 
     def unary(self, op: str, a: Any) -> Any:
         """Apply a unary operator."""

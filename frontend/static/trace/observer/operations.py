@@ -21,7 +21,7 @@ from ...arrays import cards, numpy_calls
 from ...arrays.captured import owner
 from ...arrays.picked import copied, is_mask
 from ...arrays.written import with_item
-from ...computed_numbers import ComputedNumber, numbers_in, plain, settled
+from ...computed_numbers import ComputedNumber, number_of, numbers_in, plain, settled
 from ...guards.guard import MISSING
 from ...trees import array_of
 from .. import numpy_nodes
@@ -363,7 +363,8 @@ def item(k: Observer, x: Any, key: Any) -> Any:
 
 def set_item(k: Observer, x: Any, key: Any, value: Any) -> None:
     """Store an item or a part of an array."""
-    tape, value = k.observation.tape, _plain(value, "__setitem__()")
+    tape = k.observation.tape
+    value = value.kusari_array if isinstance(value, ComputedNumber) else _plain(value, "__setitem__()")
     key = _plain(key, "__setitem__()", np.integer)
     source = tape.picked.source(tape, key, value) if is_mask(key) and not k.observation.off else None
     if source is not None:
@@ -372,6 +373,25 @@ def set_item(k: Observer, x: Any, key: Any, value: Any) -> None:
         return
     _apply(k, _Operation("__setitem__()", operator.setitem, (x, key, value), written=(x,),
                          rewrite=lambda y: with_item(tape, y, key, value)))
+
+
+def counts(k: Observer, x: Any, key: Any) -> bool:
+    """Whether an item of an array is an element that `add_to_element` may change: not one that stays a constant."""
+    keys = key if type(key) is tuple else (key,)
+    return len(keys) == x.ndim and all(isinstance(i, (int, np.integer)) and type(i) is not bool for i in keys) and (
+        _is_outside(k, x) or k.observation.tape.is_value(x) or bool(numbers_in(keys)) and _is_own(k, x))
+
+
+def add_to_element(k: Observer, x: Any, key: Any, operation: Callable[[Any, Any], Any], operand: Any) -> None:
+    """Change an element of an array in place."""
+    kind = None
+    if isinstance(operand, ComputedNumber):
+        kind, operand = operand.kusari_kind, operand.kusari_array
+
+    def fn(array: Any, key: Any, operand: Any) -> None:
+        array[key] = operation(array[key], operand if kind is None else number_of(kind, operand))
+    key = _plain(key, "__setitem__()", np.integer)
+    _apply(k, _Operation("__setitem__()", fn, (x, key, operand), written=(x,)))
 
 
 def iterate(k: Observer, x: Any) -> Iterable[Any]:
