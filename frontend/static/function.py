@@ -295,7 +295,10 @@ class StaticFunction:
             if cache.waste(key, True):
                 self._fall_back(cache, key, Fault("every call makes new links or parameters", observation.where))
         except NotStatic as error:
-            self._fall_back(cache, key, error.fault)
+            # What the call read before the fault may be another thing by now, as after a first call that initializes.
+            test = observation.finish().test
+            if test is None or test() or cache.waste(key, True):
+                self._fall_back(cache, key, error.fault)
         return tape.end(result)
 
     @without_collector()

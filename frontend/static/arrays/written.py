@@ -40,6 +40,7 @@ class Written:
         self.sources: list[Value] = []  # the values of these as they were
         self._read: dict[int, Any] = {}  # arrays that functions may read again, or write to
         self._numpy = False
+        self._early: dict[int, Any] = {}  # effects on arrays that replays change before their end
 
     def __contains__(self, array: Any) -> bool:
         """Whether an array lies in the memory of one that has been written to."""
@@ -56,6 +57,14 @@ class Written:
     def outside(self) -> list[Any]:
         """Return those of them that were there before the call."""
         return [*self._outside.values()]
+
+    def changed(self, effect: Any) -> None:
+        """Note that replays change an array from outside before a function of the user's looks at it."""
+        self._early[id(effect.holder)] = effect
+
+    def early(self) -> list[Any]:
+        """Return the effects on such arrays, the last one of each."""
+        return [*self._early.values()]
 
     def is_outside(self, array: Any) -> bool:
         """Whether an array lies in the memory of one of those."""
@@ -81,10 +90,7 @@ class Written:
             self._read[id(memory)] = memory
 
     def applied(self, tape: Tape, function: FunctionNode, inputs: Any, outputs: Any, keeps_any: bool) -> None:
-        """Note the arrays that the gradient of a function reads; one of the user's may keep any, and sees changes."""
-        if keeps_any and tape.observation is not None and tape.observation.has_changed():
-            tape.note_at_user(f"{function.label} is run by Python after the call has changed a number or an array from "
-                              "outside, which replays change at their end; change it after that function, or in it")
+        """Note the arrays that the gradient of a function reads; one of the user's may keep any."""
         if tape.observation is None:
             return
         formula = getattr(function, "_formula", None)

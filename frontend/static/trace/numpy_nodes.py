@@ -20,12 +20,14 @@ from kusari.runtime.python_rows import RunError
 
 from ... import functions as F
 from ...variable import Variable
-from ..arrays.captured import outside_value
+from ..arrays.captured import outside_value, owner
 from ..computed_numbers import KINDS, ComputedNumber, computed_number, number_of
 from ..errors import is_from_handler
 from ..trees import SCALARS, flatten, unflatten
+from .effects import CHANGE, LOOK, add
 
 if TYPE_CHECKING:
+    from .observation import Observation
     from .recorder import Tape
 
 MOST_OTHER_CALLS = 2  # in which a number is another one: they count for nothing
@@ -180,6 +182,36 @@ def _value(tape: Tape, array: Any) -> Value | None:
     return outside_value(tape, array) if value is None else value
 
 
+# -- changes that a function of the user's may look at -------------------------------------------------------------------
+
+
+def make_changes(tape: Tape, observation: Observation) -> None:
+    """Record that replays change here what the call has changed outside so far, not at their end."""
+    for effect in observation.take_changes():
+        leaves: list[Any] = []
+        spec = flatten(effect.args, leaves)
+        values = [_value(tape, x) for x in leaves]
+        if any(v is None for v in values):
+            tape.note_at_user(f"{effect.what} is changed to something that no function has computed")
+            return
+        tape.append(CHANGE, tuple([v for v in values if v is not None]), (), {"effect": effect, "spec": spec})
+        if effect.function is not add:
+            tape.written.changed(effect)
+
+
+def look_again(tape: Tape) -> None:
+    """Record that arrays which were changed have the elements that a function of the user's has left there."""
+    for effect in tape.written.early():
+        memory = owner(effect.array())
+        made = memory.copy()
+        tape.append(LOOK, (), (made,), {"effect": effect})
+        value = tape.known(made)
+        if value is not None:
+            views = [y for y in tape.live_arrays() if y is not memory and owner(y) is memory]
+            tape.alias(memory, value, views)
+        tape.contents.take(memory)
+
+
 # -- numbers that replays compare --------------------------------------------------------------------------------------
 
 
@@ -270,6 +302,25 @@ def _of_python(tape: Tape, native: Callable[..., Any], operands: tuple[Any, ...]
         return native(*[number_of(kind, x) for kind, x in zip(kinds, operands, strict=True)])
     found = by_python(tape, native.__name__, again, arrays, {}, result)
     return NotImplemented if found is None else found
+
+
+def extreme_of(tape: Tape, f: Any, numbers: list[Any]) -> Any:
+    """Apply ``min`` or ``max`` to numbers of which some are computed; None if that cannot be recorded."""
+    if len(numbers) < 2 or not any(isinstance(x, ComputedNumber) for x in numbers) or not all(
+            isinstance(x, KINDS) for x in numbers):
+        return None
+    plain = [x.kusari_value if isinstance(x, ComputedNumber) else x for x in numbers]
+    kind = type(f(plain))
+
+    def extreme(*numbers: Any) -> Any:
+        return kind(f(numbers))
+
+    def is_of_kind(*numbers: Any) -> Any:  # one of another type would be promoted otherwise
+        return type(f(numbers)) is kind
+    extreme.__name__ = is_of_kind.__name__ = f.__name__
+    _of_python(tape, is_of_kind, tuple(numbers), plain)
+    found = _of_python(tape, extreme, tuple(numbers), plain)
+    return None if found is NotImplemented else found
 
 
 def _operand(number: ComputedNumber, common: Any) -> Any:

@@ -302,7 +302,10 @@ class Observation:
 
     def persistent(self, link: Any, name: str, array: Any) -> None:
         """Note that a persistent array of a link was read: replays bind the array that is there then."""
-        self._persistent[id(array)] = entries_of(link), name
+        entries = entries_of(link)
+        self.called_again(guards.type_of_array, (entries, name), guards.type_of_array(entries, name),
+                          f"the type of the array {name}", "attributes", (id(entries), name))
+        self._persistent[id(array)] = entries, name
         self.tape.register(link, name)
 
     # -- changes ------------------------------------------------------------------------------------------------
@@ -342,9 +345,14 @@ class Observation:
         self._fresh.setdefault(-id(holder), holder)  # alive as long as its number is known
         self.effects.append(effect)
 
-    def has_changed(self) -> bool:
-        """Whether the call has added to numbers, or changed elements of arrays, from outside."""
-        return any([e.changes for e in self.effects])
+    def take_changes(self) -> list[Effect]:
+        """Return the additions to numbers and the changes of arrays so far, which replays have before their end."""
+        found = [e for e in self.effects if e.changes] if self.guarded else []
+        if found:
+            self.effects = [e for e in self.effects if not e.changes]
+            for effect in found:
+                effect.early = True
+        return found
 
     def is_stored(self, holder: Any, key: Any) -> bool:
         """Whether the call has stored an entry."""

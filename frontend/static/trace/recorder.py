@@ -37,7 +37,7 @@ from ..trees import array_of
 from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding, is_lazy
 from .contents import Contents
 from .net import Net
-from .numpy_nodes import taken_out, told
+from .numpy_nodes import look_again, make_changes, taken_out, told
 from .observation import NOT_DRAWN_AGAIN, Observation
 from .ops import held_arrays, op_of, pristine, runs_users_python, static_attributes
 from .python_nodes import record_report
@@ -66,6 +66,7 @@ class Tape:
         self.computed, self.aliases = Detached(), Aliases()
         self._parameters: dict[int, Value] = {}
         self._states: dict[int, StateBinding] = {}
+        self._followed: set[int] = set()  # those of them that NumPy reads as values: the call may put others there
         self.outside: dict[int, Any] = {}  # arrays that the user's code has from elsewhere and that functions read
         self.observation: Observation | None = None
         self.net = Net(self)
@@ -122,7 +123,10 @@ class Tape:
         values = tuple([v for v in found if v is not None])
         if self.fault is not None or len(values) < len(found):
             return
-        self.written.applied(self, function, inputs, outputs, runs_users_python(function))
+        of_user = runs_users_python(function)
+        self.written.applied(self, function, inputs, outputs, of_user)
+        if of_user and self.observation is not None:
+            make_changes(self, self.observation)
         record = getattr(function, "record", None)
         if record is not None:
             record(self, values, outputs)
@@ -132,6 +136,8 @@ class Tape:
             attrs |= {"on_card": True} if is_cupy_array(outputs[0]._array) else {}
             attrs |= {"held": tuple(held)} if held else {}
             self.append(op, (*values, *held.values()), outputs, attrs)
+            if of_user:
+                look_again(self)
             if self.observation is not None and not op.is_opaque:
                 self.aliases.made([(v, x._array) for v, x in zip(values, inputs, strict=True)],
                                  [(v, y._array) for y in outputs if (v := self.known(y._array)) is not None])
@@ -350,7 +356,7 @@ class Tape:
         """Whether an array is an argument, was computed of arguments, or is bound by replays."""
         self.picked.settle(array)
         key, others = id(array), (self.outside, self._states, self._taken, self._promised)
-        return array in self.written or key in self._values and array not in self.constants and not any(
+        return array in self.written or key in self._followed or key in self._values and array not in self.constants and not any(
             key in known for known in others)
 
     def parameter_of(self, array: Any) -> Parameter | None:
@@ -381,6 +387,13 @@ class Tape:
     def is_state(self, array: Any) -> bool:
         """Whether ``array`` is a persistent array of a link."""
         return id(array) in self._states
+
+    def follow(self, array: Any) -> None:
+        """Take a persistent array for a value where NumPy reads it, too."""
+        if id(array) in self._states and id(array) not in self._followed:
+            if self.known(array) is None:
+                self.bind_state(array)
+            self._followed.add(id(array))
 
     def state_entry(self, array: Any) -> Any:
         """Return the dictionary and the key of such an array; None of others."""

@@ -138,10 +138,10 @@ class Statements(Expressions):
         """
         if not (isinstance(value, ast.BinOp) and isinstance(target, (ast.Attribute, ast.Subscript))):
             return None
-        parts = [target.value, target.slice] if isinstance(target, ast.Subscript) else [target.value]
-        if ast.dump(again(target, ctx=LOAD)) != ast.dump(value.left) or not all(map(self.steady, parts)):
+        if ast.dump(again(target, ctx=LOAD)) != ast.dump(value.left):
             return None
-        return self.hook(value, "binary", constant(BINARY[type(value.op)], value), self._counted(target, parts),
+        parts = [self.value(target.value), *([self.key(target.slice)] if isinstance(target, ast.Subscript) else [])]
+        return self.hook(value, "binary", constant(BINARY[type(value.op)], value), self._counted(value.left, parts),
                          self.value(value.right))
 
     def _counted(self, target: Any, parts: list[ast.expr]) -> ast.expr:

@@ -20,6 +20,7 @@ from ....link.namespace import namespace_of
 from ....variable import Variable
 from ...computed_numbers import ComputedNumber, settled
 from ...guards.guard import MISSING
+from ..numpy_nodes import extreme_of
 from ..observation import NOT_DRAWN_AGAIN, NOT_GONE_ON, is_ours
 from ..own_functions import GENERATORS
 from . import containers, lookup, operations, texts
@@ -162,6 +163,8 @@ def _ordering(f: Any) -> Handler:
     """``sorted``, ``min`` or ``max``."""
     def handler(k: Observer, /, *args: Any, **kwargs: Any) -> Any:
         items = list(containers.iterate(k, args[0])) if len(args) == 1 else list(args)
+        if f is not sorted and not kwargs and (extreme := extreme_of(k.observation.tape, f, items)) is not None:
+            return extreme
         for x in items:
             containers.look(k, x)
         if kwargs.get("key") is not None:
@@ -357,6 +360,8 @@ def construct(k: Observer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
     handler = TYPES.get(cls)
     if handler is not None:
         return handler(k, *args, **kwargs)
+    if issubclass(cls, np.floating) and len(args) == 1 and not kwargs and isinstance(args[0], ComputedNumber):
+        return operations.look(k, cls, args[0].kusari_array, f"{cls.__name__}()")
     if issubclass(cls, np.ndarray) or issubclass(cls, np.generic):
         return operations.function(k, cls, args, kwargs)
     meta = type(cls)

@@ -157,12 +157,19 @@ _OF_DICTIONARIES = {**_OPERATIONS, "get": _get, "setdefault": _setdefault, "pop"
 # -- numbers that are added to -----------------------------------------------------------------------------------------
 
 
+def same_key(a: Any, b: Any) -> bool:
+    """Whether two keys of an array are equal: numbers, or the same objects."""
+    if type(a) is tuple and type(b) is tuple:
+        return len(a) == len(b) and all(map(same_key, a, b))
+    return a is b or type(a) is int and type(b) is int and a == b
+
+
 class Counted:
     """A number in an entry of a dictionary, or an element of an array, while an augmented assignment is under way:
     nothing else sees this.
     """
 
-    __slots__ = ("holder", "key", "value", "what", "made", "operation", "operand")
+    __slots__ = ("holder", "key", "value", "what", "made", "op", "operation", "operand")
 
     def __init__(self, holder: dict[Any, Any] | np.ndarray, key: Any, value: Any, what: str) -> None:
         self.holder = holder
@@ -170,6 +177,7 @@ class Counted:
         self.value = value
         self.what = what
         self.made: Any = None
+        self.op: Any = None
         self.operation: Any = None
         self.operand: Any = None
 
@@ -182,17 +190,27 @@ class Counted:
             o.note(f"{self.what} is stored while it is added to")
         return o.entry(self.holder, self.key, self.value, self.what)
 
+    def is_of(self, holder: Any, key: Any) -> bool:
+        """Whether an assignment stores the result where the number was read, as far as is known."""
+        return holder is self.holder and (key is self.key or type(key) in (int, str) and key == self.key or isinstance(
+            self.holder, np.ndarray) and same_key(key, self.key))
+
+    def settled(self, k: Observer) -> Any:
+        """Return the result for another place."""
+        return k.operator(self.op, self.read(k), self.operand)
+
     def applied(self, k: Observer, op: Operator, operand: Any) -> Any:
         """Apply an operator to the number; returns this, as long as nothing but the assignment needs the result."""
         if k.observation.off:
             value = self.holder[plain(self.key)] if isinstance(self.holder, np.ndarray) else self.value
             return op.function(value, plain(operand))
-        if not (_is_number(operand) or isinstance(operand, ComputedNumber)):
+        is_element = isinstance(self.holder, np.ndarray)
+        if not (_is_number(operand) or isinstance(operand, ComputedNumber) or is_element and type(operand) is np.ndarray):
             return k.operator(op, self.read(k), operand)
-        if not isinstance(self.holder, np.ndarray):
+        if not is_element:
             self.made = op.function(
                 self.value, operand.kusari_value if isinstance(operand, ComputedNumber) else operand)
-        self.operation, self.operand = op.function, operand
+        self.op, self.operation, self.operand = op, op.function, operand
         return self
 
 

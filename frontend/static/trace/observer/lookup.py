@@ -6,6 +6,7 @@ Python that the lookup calls (properties, ``__getattr__``, descriptors) are call
 from __future__ import annotations
 
 import builtins
+import dis
 import functools
 import sys
 import threading
@@ -146,6 +147,13 @@ def _of_instance(k: Observer, x: Any, name: str) -> Any:
     return read_own(k, x, name)
 
 
+@functools.lru_cache(maxsize=1024)
+def _stored_names(code: types.CodeType | None) -> frozenset[str]:
+    """Return the attributes that code stores: arrays in them may be others in the next call."""
+    return frozenset() if code is None else frozenset(
+        [i.argval for i in dis.get_instructions(code) if i.opname == "STORE_ATTR"])
+
+
 def read_own(k: Observer, x: Any, name: str) -> Any:
     """Read an attribute as ``object.__getattribute__`` does."""
     o = k.observation
@@ -167,9 +175,13 @@ def read_own(k: Observer, x: Any, name: str) -> Any:
             o.links[id(x)] = x
         if name in entries:
             value = entries[name]
-            if type(value) is np.ndarray and issubclass(type(x), Link) and name in x._persistent:
-                o.persistent(x, name, value)
-                return value
+            if type(value) is np.ndarray and issubclass(type(x), Link):
+                replaced = not o.is_stored(entries, name) and name in _stored_names(getattr(k, "_code", None))
+                if name in x._persistent or replaced:
+                    o.persistent(x, name, value)
+                    if replaced:
+                        o.tape.follow(value)
+                    return value
             return o.entry(entries, name, value, f"{kind.__name__}.{name}", versioned)
         is_special = name.startswith("__") and name.endswith("__")
         if not is_special or issubclass(type(x), Link):

@@ -100,8 +100,8 @@ class Observer:
 
     def set_attr(self, x: Any, name: str, value: Any) -> None:
         """Store an attribute."""
-        if type(value) is not Counted:
-            lookup.write(self, x, name, value)
+        if type(value) is not Counted or not value.is_of(lookup.entries_in(x), name):
+            lookup.write(self, x, name, value if type(value) is not Counted else value.settled(self))
             return
         setattr(x, name, value.made)
         self._count(value)
@@ -113,8 +113,8 @@ class Observer:
 
     def set_item(self, x: Any, key: Any, value: Any) -> None:
         """Store an item."""
-        if type(value) is not Counted:
-            containers.write(self, x, key, value)
+        if type(value) is not Counted or not value.is_of(x, key):
+            containers.write(self, x, key, value if type(value) is not Counted else value.settled(self))
             return
         if type(x) is np.ndarray:
             operations.add_to_element(self, x, key, value.operation, value.operand)

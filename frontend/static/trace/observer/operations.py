@@ -354,7 +354,7 @@ def set_attribute(k: Observer, x: Any, name: str, value: Any) -> None:
 
 def item(k: Observer, x: Any, key: Any) -> Any:
     """Read an item or a part of an array."""
-    tape = k.observation.tape
+    tape, key = k.observation.tape, _plain(key, "__getitem__()", np.integer)
     if is_mask(key) and not k.observation.off and (tape.is_value(x) or tape.is_value(key)) and (
             found := numpy_nodes.picked(tape, x, key)) is not None:
         return found
@@ -376,14 +376,16 @@ def set_item(k: Observer, x: Any, key: Any, value: Any) -> None:
 
 
 def counts(k: Observer, x: Any, key: Any) -> bool:
-    """Whether an item of an array is an element that `add_to_element` may change: not one that stays a constant."""
-    keys = key if type(key) is tuple else (key,)
-    return len(keys) == x.ndim and all(isinstance(i, (int, np.integer)) and type(i) is not bool for i in keys) and (
-        _is_outside(k, x) or k.observation.tape.is_value(x) or bool(numbers_in(keys)) and _is_own(k, x))
+    """Whether items of an array are elements that `add_to_element` may change: not such that stay constants, or views.
+    """
+    keys, is_outside = key if type(key) is tuple else (key,), _is_outside(k, x)
+    if len(keys) == x.ndim and all(isinstance(i, (int, np.integer)) and type(i) is not bool for i in keys):
+        return is_outside or k.observation.tape.is_value(x) or bool(numbers_in(keys)) and _is_own(k, x)
+    return is_outside and not k.observation.tape.is_value(x) and any(isinstance(i, (list, np.ndarray)) for i in keys)
 
 
 def add_to_element(k: Observer, x: Any, key: Any, operation: Callable[[Any, Any], Any], operand: Any) -> None:
-    """Change an element of an array in place."""
+    """Change elements of an array in place."""
     kind = None
     if isinstance(operand, ComputedNumber):
         kind, operand = operand.kusari_kind, operand.kusari_array
