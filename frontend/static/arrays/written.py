@@ -40,11 +40,20 @@ class Written:
         self.sources: list[Value] = []  # the values of these as they were
         self._read: dict[int, Any] = {}  # arrays that functions may read again, or write to
         self._numpy = False
+        self._followed: set[int] = set()  # persistent arrays that NumPy reads as values: the call may put others there
         self._early: dict[int, Any] = {}  # effects on arrays that replays change before their end
 
     def __contains__(self, array: Any) -> bool:
-        """Whether an array lies in the memory of one that has been written to."""
-        return bool(self._memory) and type(array) is np.ndarray and id(owner(array)) in self._memory
+        """Whether an array lies in the memory of one that has been written to, or is followed."""
+        return bool(self._memory or self._followed) and type(array) is np.ndarray and (
+            id(owner(array)) in self._memory or id(array) in self._followed)
+
+    def follow(self, tape: Tape, array: Any) -> None:
+        """Take a persistent array for a value where NumPy reads it, too."""
+        if tape.is_state(array) and id(array) not in self._followed:
+            if tape.known(array) is None:
+                tape.bind_state(array)
+            self._followed.add(id(array))
 
     def owns(self, array: Any) -> bool:
         """Whether an array lies in memory of the call's own that may be written to."""
@@ -75,6 +84,10 @@ class Written:
         if array.base is None:
             self._own[id(array)] = array
 
+    def is_kept(self, array: Any) -> bool:
+        """Whether a function may read an array, or another part of its memory, again."""
+        return id(owner(array)) in self._read
+
     def read(self, tape: Tape, array: Any) -> None:
         """Note that a function is applied to an array; a persistent one it may write to."""
         if not self._numpy and not self.is_outside(array) and tape.is_state(memory := owner(array)):
@@ -84,8 +97,8 @@ class Written:
         """Note that a function reads an array again later; constants are compared at the end."""
         memory = owner(array)
         if not self._numpy and self.is_outside(memory):
-            tape.note_at_user("a function keeps an array from outside after the call has changed its elements, and later "
-                              "calls may change them again before its gradient reads them; give it a copy")
+            tape.note_at_user("a function keeps an array from outside after the call has changed its elements, and "
+                              "later calls may change them again before its gradient reads them; give it a copy")
         if not self._numpy and (id(memory) in self._own or memory in tape.constants or tape.is_from_outside(memory)):
             self._read[id(memory)] = memory
 

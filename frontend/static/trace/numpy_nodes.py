@@ -27,7 +27,6 @@ from ..trees import SCALARS, flatten, unflatten
 from .effects import CHANGE, LOOK, add
 
 if TYPE_CHECKING:
-    from .observation import Observation
     from .recorder import Tape
 
 MOST_OTHER_CALLS = 2  # in which a number is another one: they count for nothing
@@ -70,8 +69,8 @@ def by_python(tape: Tape, name: str, fn: Callable[..., Any], args: tuple[Any, ..
 
     None if they cannot: ``fn`` has to be a function of the elements of its arrays and of numbers, and change nothing.
     """
-    if tape.fault is not None or tape.observation is None:
-        return None
+    if tape.fault is not None or tape.observation is None or tape.observation.silenced:
+        return None  # it might warn, where replays have other filters
     given: list[Any] = []
     spec = flatten((args, kwargs), given)
     made, errors = leaves_of(result), np.geterr()
@@ -182,12 +181,12 @@ def _value(tape: Tape, array: Any) -> Value | None:
     return outside_value(tape, array) if value is None else value
 
 
-# -- changes that a function of the user's may look at -------------------------------------------------------------------
+# -- changes that a function of the user's may look at ----------------------------------------------------------------
 
 
-def make_changes(tape: Tape, observation: Observation) -> None:
+def make_changes(tape: Tape) -> None:
     """Record that replays change here what the call has changed outside so far, not at their end."""
-    for effect in observation.take_changes():
+    for effect in () if tape.observation is None else tape.observation.take_changes():
         leaves: list[Any] = []
         spec = flatten(effect.args, leaves)
         values = [_value(tape, x) for x in leaves]

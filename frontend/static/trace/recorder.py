@@ -66,7 +66,6 @@ class Tape:
         self.computed, self.aliases = Detached(), Aliases()
         self._parameters: dict[int, Value] = {}
         self._states: dict[int, StateBinding] = {}
-        self._followed: set[int] = set()  # those of them that NumPy reads as values: the call may put others there
         self.outside: dict[int, Any] = {}  # arrays that the user's code has from elsewhere and that functions read
         self.observation: Observation | None = None
         self.net = Net(self)
@@ -123,10 +122,9 @@ class Tape:
         values = tuple([v for v in found if v is not None])
         if self.fault is not None or len(values) < len(found):
             return
-        of_user = runs_users_python(function)
+        if of_user := runs_users_python(function):
+            make_changes(self)
         self.written.applied(self, function, inputs, outputs, of_user)
-        if of_user and self.observation is not None:
-            make_changes(self, self.observation)
         record = getattr(function, "record", None)
         if record is not None:
             record(self, values, outputs)
@@ -217,14 +215,11 @@ class Tape:
     def read(self, array: Any, what: str) -> None:
         """Called when anything but a function looks at the elements of an argument or a parameter."""
         if self.computed.has(array):
-            self._taken_out(what)
+            self.note(taken_out(what))
         kind = "a parameter" if id(array) in self._taken else (
             "an argument" if any(owner(array) is owner(array_of(x)) for x in self._leaves) else "a computed array")
         self.note(f"{what} reads elements of {kind}, and replays would not read again; use functions instead (shapes "
                   "and dtypes may be read freely), or do it outside the static function")
-
-    def _taken_out(self, what: str) -> None:
-        self.note(taken_out(what))
 
     def escape(self, variable: Variable, what: str) -> None:
         """Called when user code takes the data out of a Variable."""
@@ -234,7 +229,7 @@ class Tape:
             return
         if id(variable._array) in self._values or (
                 self.observation is not None and variable._array not in self.constants):
-            self._taken_out(what)
+            self.note(taken_out(what))
 
     report = record_report  # called by ``kusari.report``
 
@@ -305,10 +300,7 @@ class Tape:
 
     def note_at_user(self, reason: str) -> None:
         """Keep a reason with the line of the user's code, not that of a library which it has called."""
-        if self.observation is not None:
-            self.observation.note(reason)
-        else:
-            self.note(reason)
+        (self if self.observation is None else self.observation).note(reason)
 
     def define(self, array: Any, hint: str = "") -> Value:
         """Map ``array`` to a new value."""
@@ -356,7 +348,7 @@ class Tape:
         """Whether an array is an argument, was computed of arguments, or is bound by replays."""
         self.picked.settle(array)
         key, others = id(array), (self.outside, self._states, self._taken, self._promised)
-        return array in self.written or key in self._followed or key in self._values and array not in self.constants and not any(
+        return array in self.written or key in self._values and array not in self.constants and not any(
             key in known for known in others)
 
     def parameter_of(self, array: Any) -> Parameter | None:
@@ -387,13 +379,6 @@ class Tape:
     def is_state(self, array: Any) -> bool:
         """Whether ``array`` is a persistent array of a link."""
         return id(array) in self._states
-
-    def follow(self, array: Any) -> None:
-        """Take a persistent array for a value where NumPy reads it, too."""
-        if id(array) in self._states and id(array) not in self._followed:
-            if self.known(array) is None:
-                self.bind_state(array)
-            self._followed.add(id(array))
 
     def state_entry(self, array: Any) -> Any:
         """Return the dictionary and the key of such an array; None of others."""

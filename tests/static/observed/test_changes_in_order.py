@@ -216,7 +216,7 @@ for fn in (branches_on_what_it_has_counted, counts_what_it_has_read, swaps_eleme
 for fn in (adds_a_numpy_float, counts_at_an_argmax, reads_what_it_has_counted, sums_of_its_own):
     row(fn, lambda model: model.a.fill(7), a=FLOATS, c=COUNTS, whole=True)
 
-# -- other objects come into the place ----------------------------------------------------------------------------------
+# -- other objects come into the place ---------------------------------------------------------------------------------
 
 
 def counts_and_averages(self: Any, x: Any, h: Any) -> Any:
@@ -229,8 +229,8 @@ def put(name: str, value: Any) -> Any:
     return lambda model: setattr(model, name, value.copy() if hasattr(value, "copy") else value)
 
 
-for name, value in dict(another_array=FLOATS * 2, doubles=FLOATS.astype("d"), one_number=0.5, other_shape=FLOATS[:1],
-                        transposed=TABLE.T[:, 0], integers=COUNTS, nothing=None, a_variable=Variable(FLOATS)).items():
+for name, value in dict(another_array=FLOATS * 2, doubles=FLOATS.astype("d"), one_number=0.5,
+                        other_shape=FLOATS[:1], transposed=TABLE.T[:, 0], integers=COUNTS, nothing=None, a_variable=Variable(FLOATS)).items():
     row(named(f"the_average_becomes_{name}", lambda self, x, h: counts_and_averages(self, x, h)), put("mean", value),
         None, c=COUNTS, mean=FLOATS)
 for name, value in dict(another_array=COUNTS * 2, floats=FLOATS, a_list=[1, 2, 3, 4], shorter=COUNTS[:2]).items():
@@ -294,7 +294,7 @@ row(an_average_is_compared, put("mean", None), None, mean=None)
 for fn in (a_persistent_average, an_average_before_and_after):
     row(fn, whole=True, expected=None, mean=FLOATS, var=FLOATS + 1)
 
-# -- functions of the user's in between ----------------------------------------------------------------------------------
+# -- functions of the user's in between --------------------------------------------------------------------------------
 
 
 def sees_a_count(self: Any, x: Any, h: Any) -> Any:
@@ -411,7 +411,7 @@ for bound in (2.0, 6.0, 25.0):
 for fn in (sees_each_count, sees_an_array, changes_the_array):
     row(fn, lambda model: setattr(model, "n", 100), whole=True, expected=None, a=FLOATS, n=0, t=TABLE)
 
-# -- functions of the library on arrays that were changed -----------------------------------------------------------------
+# -- functions of the library on arrays that were changed --------------------------------------------------------------
 
 
 def reads_a_changed_array(self: Any, x: Any, h: Any) -> Any:
@@ -446,7 +446,7 @@ row(changes_it_again, lambda model: model.a.fill(7), a=FLOATS)
 for fn in (multiplies_by_a_changed_array, returns_a_changed_array, normalizes_with_a_changed_array):
     row(fn, lambda model: model.a.fill(7), None, a=FLOATS, v=FLOATS + 1)
 
-# -- sets, draws, first calls ----------------------------------------------------------------------------------------------
+# -- sets, draws, first calls ------------------------------------------------------------------------------------------
 
 
 def set_operators(self: Any, x: Any, h: Any) -> None:

@@ -1,6 +1,7 @@
 """Programs as people write them for Chainer: what each does is compared, and whether it replays."""
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,7 @@ def a_thin_stack(decorate: Any) -> Any:
         stack = Variable(np.zeros((len(x), 3, 4), np.float32))
         at = np.zeros(len(x), np.int32)
         h = F.tanh(self.l(x))
-        for i in range(3):
+        for _ in range(3):
             stack = ThinStack()(stack, h, at)
             at = at + 1
             h = F.tanh(h)
@@ -164,13 +165,8 @@ def with_a_bincount(self: Any, x: Any, h: Any) -> None:
 
 
 def a_confusion_matrix(self: Any, x: Any, h: Any) -> None:
-    for t, p in zip(np.argmax(x, axis=1), np.argmax(h.array, axis=1)):
+    for t, p in zip(np.argmax(x, axis=1), np.argmax(h.array, axis=1), strict=True):
         self.matrix[t, p] += 1
-
-
-def a_row_at_the_step(self: Any, x: Any, h: Any) -> None:
-    self.rows[self.at] = h.array[0]
-    self.at = (self.at + 1) % 3
 
 
 def a_part_and_a_number(self: Any, x: Any, h: Any) -> None:
@@ -196,14 +192,30 @@ def more_sets(self: Any, x: Any, h: Any) -> None:
     self.seen ^= {2, 7}
 
 
-for name, fn in list(dict(at_a_constant=at_a_constant, at_a_computed_place=at_a_computed_place, at_computed_places=at_computed_places,
-        with_a_bincount=with_a_bincount, a_twice_changed_count=a_twice_changed_count).items()):
-    p = counting(fn, counts=np.zeros(4, np.int64)); p.__name__ = name; p.__module__ = __name__; ROWS.replays(p)
-p = counting(a_confusion_matrix, matrix=np.zeros((4, 4), np.int32)); p.__name__ = "confusion"; ROWS.replays(p)
-p = counting(a_row_at_the_step, rows=np.zeros((3, 4), np.float32)); p.__name__ = "row_at_step"; ROWS.replays(p)
-p = counting(a_part_and_a_number, rows=np.zeros((3, 4), np.float32)); p.__name__ = "part_and_number"; ROWS.replays(p)
-p = counting(sets, seen=set()); p.__name__ = "sets"; ROWS.replays(p)
-p = counting(more_sets, seen={1}, rows=np.zeros(2)); p.__name__ = "more_sets"; ROWS.replays(p)
+for name, change, attributes in (
+        ("at_a_constant", at_a_constant, {"counts": np.zeros(4, np.int64)}),
+        ("at_a_computed_place", at_a_computed_place, {"counts": np.zeros(4, np.int64)}),
+        ("at_computed_places", at_computed_places, {"counts": np.zeros(4, np.int64)}),
+        ("with_a_bincount", with_a_bincount, {"counts": np.zeros(4, np.int64)}),
+        ("a_twice_changed_count", a_twice_changed_count, {"counts": np.zeros(4, np.int64)}),
+        ("a_confusion_matrix", a_confusion_matrix, {"matrix": np.zeros((4, 4), np.int32)}),
+        ("a_part_and_a_number", a_part_and_a_number, {"rows": np.zeros((3, 4), np.float32)}),
+        ("sets", sets, {"seen": set()}), ("more_sets", more_sets, {"seen": {1}, "rows": np.zeros(2)})):
+    program = counting(change, **attributes)
+    program.__name__ = name
+    ROWS.replays(program)
+
+
+@ROWS.either  # a trace for each place
+def a_row_at_the_step(decorate: Any) -> Any:
+    def body(self: Any, x: Any) -> Any:
+        h = F.tanh(self.l(x))
+        self.rows[self.at] = h.array[0]
+        self.at = (self.at + 1) % 3
+        return h
+    model = build(decorate(body), rows=np.zeros((3, 4), np.float32), at=0)
+    return lambda i, x: (model(x), model.rows, model.at)
+
 
 COUNTS = np.zeros(4, np.int64)
 SEEN: Any = set()
@@ -332,7 +344,7 @@ def generalized_advantages(decorate: Any) -> Any:
     return lambda i, x: model(x, x[:, 0].copy(), (x[:, 1] > 1).astype("f"))
 
 
-@ROWS.replays
+@ROWS.falls_back("lt takes a number out")
 def a_teacher_forced_decoder(decorate: Any) -> Any:
     def body(self: Any, x: Any, t: Any) -> Any:
         h = Variable(np.zeros((len(x), 4), "f"))
@@ -419,7 +431,7 @@ def a_running_mean_with_momentum(decorate: Any) -> Any:
     return lambda i, x: (model(x), model.mean, model.steps)
 
 
-@ROWS.replays
+@ROWS.falls_back("keeps it for its gradient; give that function a copy")
 def a_memory_of_keys(decorate: Any) -> Any:
     def body(self: Any, x: Any) -> Any:
         h = F.normalize(self.l(x))
@@ -560,6 +572,51 @@ def a_spectral_norm(decorate: Any) -> Any:
 
 
 @ROWS.replays
+def a_normalization_without_warnings(decorate: Any) -> Any:
+    def body(self: Any, x: Any) -> Any:
+        h = self.l(x)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            h = F.batch_normalization(h, np.ones(4, "f"), np.zeros(4, "f"))
+        return F.tanh(h)
+    model = build(decorate(body))
+    return lambda i, x: model(x)
+
+
+@ROWS.falls_back("its filters are others")
+def a_warning_that_is_not_shown(decorate: Any) -> Any:
+    def body(self: Any, x: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore")
+            warnings.warn("mine", stacklevel=1)
+        return F.tanh(self.l(x))
+    model = build(decorate(body))
+    return lambda i, x: model(x)
+
+
+@ROWS.replays
+def a_warning_after_such_a_block(decorate: Any) -> Any:
+    def body(self: Any, x: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            h = self.l(x)
+        warnings.warn("mine", stacklevel=1)
+        return F.tanh(h)
+    model = build(decorate(body))
+    return lambda i, x: model(x)
+
+
+@ROWS.falls_back("warnings are recorded")
+def warnings_that_are_recorded(decorate: Any) -> Any:
+    def body(self: Any, x: Any) -> Any:
+        with warnings.catch_warnings(record=True) as found:
+            h = self.l(x)
+        return F.tanh(h) * (1 + len(found))
+    model = build(decorate(body))
+    return lambda i, x: model(x)
+
+
+@ROWS.replays
 def a_log_of_norms(decorate: Any) -> Any:
     def body(self: Any, x: Any) -> Any:
         h = F.tanh(self.l(x))
@@ -571,7 +628,7 @@ def a_log_of_norms(decorate: Any) -> Any:
     return lambda i, x: (model(x), model.log)
 
 
-@ROWS.replays
+@ROWS.falls_back("lt takes a number out")
 def an_early_best(decorate: Any) -> Any:
     def body(self: Any, x: Any) -> Any:
         h = F.sum(F.tanh(self.l(x)))
@@ -582,7 +639,7 @@ def an_early_best(decorate: Any) -> Any:
     return lambda i, x: (model(x), model.best)
 
 
-@ROWS.replays
+@ROWS.falls_back("changes in every call; pass it as an argument")
 def a_warmup_by_steps(decorate: Any) -> Any:
     def body(self: Any, x: Any) -> Any:
         self.step += 1

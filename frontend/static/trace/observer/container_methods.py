@@ -205,7 +205,8 @@ class Counted:
             value = self.holder[plain(self.key)] if isinstance(self.holder, np.ndarray) else self.value
             return op.function(value, plain(operand))
         is_element = isinstance(self.holder, np.ndarray)
-        if not (_is_number(operand) or isinstance(operand, ComputedNumber) or is_element and type(operand) is np.ndarray):
+        if not (_is_number(operand) or isinstance(operand, ComputedNumber) or (
+                is_element and type(operand) is np.ndarray)):
             return k.operator(op, self.read(k), operand)
         if not is_element:
             self.made = op.function(

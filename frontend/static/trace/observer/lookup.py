@@ -6,7 +6,6 @@ Python that the lookup calls (properties, ``__getattr__``, descriptors) are call
 from __future__ import annotations
 
 import builtins
-import dis
 import functools
 import sys
 import threading
@@ -26,6 +25,7 @@ from ...arrays import cards
 from ...computed_numbers import settled
 from ...guards.guard import MISSING
 from ...trees import SCALARS
+from ..copies.scope import stored_attributes
 from ..observation import Observation, is_ours
 from . import operations
 
@@ -147,13 +147,6 @@ def _of_instance(k: Observer, x: Any, name: str) -> Any:
     return read_own(k, x, name)
 
 
-@functools.lru_cache(maxsize=1024)
-def _stored_names(code: types.CodeType | None) -> frozenset[str]:
-    """Return the attributes that code stores: arrays in them may be others in the next call."""
-    return frozenset() if code is None else frozenset(
-        [i.argval for i in dis.get_instructions(code) if i.opname == "STORE_ATTR"])
-
-
 def read_own(k: Observer, x: Any, name: str) -> Any:
     """Read an attribute as ``object.__getattribute__`` does."""
     o = k.observation
@@ -176,12 +169,9 @@ def read_own(k: Observer, x: Any, name: str) -> Any:
         if name in entries:
             value = entries[name]
             if type(value) is np.ndarray and issubclass(type(x), Link):
-                replaced = not o.is_stored(entries, name) and name in _stored_names(getattr(k, "_code", None))
+                replaced = not o.is_stored(entries, name) and name in stored_attributes(getattr(k, "_code", None))
                 if name in x._persistent or replaced:
-                    o.persistent(x, name, value)
-                    if replaced:
-                        o.tape.follow(value)
-                    return value
+                    return o.persistent(x, name, value, replaced)
             return o.entry(entries, name, value, f"{kind.__name__}.{name}", versioned)
         is_special = name.startswith("__") and name.endswith("__")
         if not is_special or issubclass(type(x), Link):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 import types
+import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -285,7 +286,9 @@ class Observer:
 
     def manager(self, x: Any) -> Any:
         """Return a context manager whose entrance and exit are observed."""
-        return x if self.observation.off else _Manager(self, x)
+        if self.observation.off:
+            return x
+        return _Silence(self.observation, x) if type(x) is warnings.catch_warnings else _Manager(self, x)
 
     # -- the rest -----------------------------------------------------------------------------------------------
 
@@ -355,6 +358,21 @@ def _settle_cell(cell: Any, value: Any) -> None:
             cell.cell_contents = settled(value, "a closure variable")
     except ValueError:  # it is empty
         pass
+
+
+class _Silence:
+    """A ``catch_warnings`` in place of the user's, which is no state that replays would set."""
+
+    def __init__(self, observation: Observation, x: Any) -> None:
+        self._observation, self._managed = observation, x
+
+    def __enter__(self) -> Any:
+        self._observation.silenced += 1
+        return self._managed.__enter__()
+
+    def __exit__(self, *error: Any) -> Any:
+        self._observation.silenced -= 1
+        return self._managed.__exit__(*error)
 
 
 class _Manager:

@@ -269,6 +269,10 @@ def _refuse_write(k: Observer, array: Any, what: str) -> None:
         o.tape.read(array, what)
         return
     name = o.arrays.get(id(array), (None, None))[1]
+    if o.tape.written.is_kept(array):
+        o.note(f"the array {name or 'from outside'} changes after a function has read it that keeps it for its "
+               "gradient; give that function a copy")
+        return
     if name is None and o.tape.is_state(array):
         o.note("the elements of a persistent array are changed by NumPy, which replays would not repeat; assign to it "
                "what functions compute, or do it in a function decorated with static_code")
