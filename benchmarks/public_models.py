@@ -142,7 +142,7 @@ def glow() -> Case:
     return Case(model, loss, images(4, 8, 8, 8))
 
 
-@row("soskek/convolutional_seq2seq", "convolutions with gates and attention")
+@row("soskek/convolutional_seq2seq", "convolutions with gates and attention", needs=("soskek",))
 def convolutional_seq2seq() -> Case:
     from net import Seq2seq
     return Case(Seq2seq(3, 50, 50, 32), itself, lambda r: (
@@ -315,51 +315,21 @@ def schnet() -> Case:
         words(r, 10, 3, 6), r.uniform(1, 3, (3, 6, 6)).astype("f")))
 
 
-@row("chainer/chainercv", "detection: SSD with its loss of hard negatives")
-def ssd() -> Case:
-    import chainer
-    from chainercv.links.model.ssd import Multibox, multibox_loss
-
-    class Small(chainer.Chain):
-        def __init__(self) -> None:
-            super().__init__()
-            with self.init_scope():
-                self.conv = chainer.links.Convolution2D(3, 8, 3, pad=1)
-                self.boxes = Multibox(3, ((2,), (2, 3)))
-    def loss(m: Any, x: Any, places: Any, labels: Any) -> Any:
-        import chainer.functions as F
-        h = F.relu(m.conv(x))
-        found = multibox_loss(*m.boxes([h, F.max_pooling_2d(h, 2)]), places, labels, 3)
-        return found[0] + found[1]
-    return Case(Small(), loss, lambda r: (
-        r.uniform(-1, 1, (2, 3, 8, 8)).astype("f"), r.randn(2, 64 * 4 + 16 * 6, 4).astype("f"),
-        (r.randint(0, 4, (2, 64 * 4 + 16 * 6)) % 3).astype("i")))
+@row("crcrpar/chainer-VAE", "variational autoencoder")
+def vae() -> Case:
+    from net import VAE
+    return Case(VAE(64, 4, 32), itself, lambda r: (r.randint(0, 2, (16, 64)).astype("f"),))
 
 
-@row("chainer/chainerrl", "advantage actor-critic: losses of a rollout")
-def actor_critic() -> Case:
-    import chainer
-    from chainerrl.policies import FCSoftmaxPolicy
-    from chainerrl.v_functions import FCVFunction
-    model = chainer.ChainList(FCSoftmaxPolicy(4, 3, 1, 16), FCVFunction(4, 1, 16))
+@row("chainer/chainer", "recursive network of trees, thin stack", "examples/sentiment")
+def thin_stack() -> Case:
+    from train_recursive_minibatch import ThinStackRecursiveNet
 
-    def loss(m: Any, x: Any, actions: Any, returns: Any) -> Any:
-        import chainer.functions as F
-        policy, v = m[0](x), F.flatten(m[1](x))
-        gains = returns - v.array
-        return F.mean(F.square(v - returns)) - F.mean(policy.log_prob(actions) * gains) - 0.01 * F.mean(policy.entropy)
-    return Case(model, loss, lambda r: (r.randn(8, 4).astype("f"), words(r, 3, 8), r.randn(8).astype("f")))
-
-
-@row("chainer/chainerrl", "Q-learning with dueling heads")
-def dueling() -> Case:
-    from chainerrl.q_functions import DuelingDQN
-
-    def loss(m: Any, x: Any, actions: Any, targets: Any) -> Any:
-        import chainer.functions as F
-        return F.sum(F.huber_loss(m(x).evaluate_actions(actions), targets, 1.0))
-    return Case(DuelingDQN(3), loss, lambda r: (
-        r.uniform(0, 1, (2, 4, 84, 84)).astype("f"), words(r, 3, 2), r.randn(2).astype("f")))
+    def arguments(r: np.random.RandomState) -> tuple[Any, ...]:
+        nodes = [np.array(places, "i") for places in ([0, 2, 4], [1, 3, 5], [4, 5, 6])]  # left, right, where
+        drawn = [[words(r, n, k) for _ in range(2)] for n, k in ((5, 3), (30, 4), (5, 4))]  # labels, words, theirs
+        return tuple(x for part in (*[[x, x] for x in nodes], *drawn) for x in part)
+    return Case(ThinStackRecursiveNet(30, 16, 5), itself, arguments)
 
 
 # -- one row -----------------------------------------------------------------------------------------------------------

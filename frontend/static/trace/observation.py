@@ -306,10 +306,9 @@ class Observation:
 
         So is any array that the call puts another one in place of, which is ``followed``.
         """
-        entries = entries_of(link)
-        self.called_again(guards.type_of_array, (entries, name), guards.type_of_array(entries, name),
-                          f"the type of the array {name}", "attributes", (id(entries), name))
-        self._persistent[id(array)] = entries, name
+        place, kind = (entries_of(link), name), guards.type_of_array
+        self.called_again(kind, place, kind(*place), f"the type of {name}", "attributes", (id(place[0]), name))
+        self._persistent[id(array)] = place
         self.tape.register(link, name)
         if followed:
             self.tape.written.follow(self.tape, array)
@@ -354,8 +353,7 @@ class Observation:
 
     def take_changes(self) -> list[Effect]:
         """Return the additions to numbers and the changes of arrays so far, which replays have before their end."""
-        found = [e for e in self.effects if e.changes and self.guarded]
-        for effect in found:
+        for effect in (found := [e for e in self.effects if e.changes and self.guarded]):
             self.effects.remove(effect)
             effect.early = True
         return found

@@ -35,7 +35,7 @@ from ..errors import Fault
 from ..guards.guard import Entry, type_of
 from ..trees import array_of
 from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding, is_lazy
-from .contents import Contents
+from .contents import Contents, Given
 from .net import Net
 from .numpy_nodes import look_again, make_changes, taken_out, told
 from .observation import NOT_DRAWN_AGAIN, Observation
@@ -64,6 +64,7 @@ class Tape:
         self._results: dict[int, Any] = {}  # weak references to results of functions, by identity
         self.keeps_results = False
         self.computed, self.aliases = Detached(), Aliases()
+        self._given: dict[int, Given] = {}  # the inputs of functions of the user's that are at work, by template
         self._parameters: dict[int, Value] = {}
         self._states: dict[int, StateBinding] = {}
         self.outside: dict[int, Any] = {}  # arrays that the user's code has from elsewhere and that functions read
@@ -96,35 +97,36 @@ class Tape:
         for v in inputs:
             self.contents.expect(v._array)
             self.constants.value(self, v._array)  # before functions may update it
+        template = pristine(function)
         if runs_users_python(function):
             self.net.unobserved += 1
-        return pristine(function)
+            self._given[id(template)] = Given(inputs)
+        return template
 
     def after(self, template: FunctionNode, function: FunctionNode, inputs: Any, outputs: Any) -> None:
         """Called when ``function`` has made its outputs."""
         if self.observation is not None and self._has_drawn():
             self.draws = True
-        if runs_users_python(function):
+        if (of_user := self._given.pop(id(template), None)) is not None:
             self.net.unobserved -= 1
+            of_user.expect(self, function.label)
         for v in inputs:  # functions may update them
             self.contents.take(v._array)
         if self.fault is not None:
             return
         for number in numbers_in(vars(template)):
             number.kusari_read(function.label)
-        held = held_arrays(self, template)
-        if held is None:
+        if (held := held_arrays(self, template)) is None:
             return
-        if runs_users_python(function) and any(self.is_taken(v._array) and not _is_parameter(v) for v in inputs):
+        if of_user is not None and any(self.is_taken(v._array) and not _is_parameter(v) for v in inputs):
             self.note(f"{function.label} reads the array of a parameter, and might write to it; give it the parameter")
             return
-        found = [self.value_of(v, function.label) for v in inputs]
-        values = tuple([v for v in found if v is not None])
-        if self.fault is not None or len(values) < len(found):
+        values = tuple([v for x in inputs if (v := self.value_of(x, function.label)) is not None])
+        if self.fault is not None or len(values) < len(inputs):
             return
-        if of_user := runs_users_python(function):
+        if of_user is not None:
             make_changes(self)
-        self.written.applied(self, function, inputs, outputs, of_user)
+        self.written.applied(self, function, inputs, outputs, of_user is not None)
         record = getattr(function, "record", None)
         if record is not None:
             record(self, values, outputs)
@@ -134,7 +136,7 @@ class Tape:
             attrs |= {"on_card": True} if is_cupy_array(outputs[0]._array) else {}
             attrs |= {"held": tuple(held)} if held else {}
             self.append(op, (*values, *held.values()), outputs, attrs)
-            if of_user:
+            if of_user is not None:
                 look_again(self)
             if self.observation is not None and not op.is_opaque:
                 self.aliases.made([(v, x._array) for v, x in zip(values, inputs, strict=True)],

@@ -230,7 +230,8 @@ def put(name: str, value: Any) -> Any:
 
 
 for name, value in dict(another_array=FLOATS * 2, doubles=FLOATS.astype("d"), one_number=0.5,
-                        other_shape=FLOATS[:1], transposed=TABLE.T[:, 0], integers=COUNTS, nothing=None, a_variable=Variable(FLOATS)).items():
+                        other_shape=FLOATS[:1], transposed=TABLE.T[:, 0], integers=COUNTS, nothing=None,
+                        a_variable=Variable(FLOATS)).items():
     row(named(f"the_average_becomes_{name}", lambda self, x, h: counts_and_averages(self, x, h)), put("mean", value),
         None, c=COUNTS, mean=FLOATS)
 for name, value in dict(another_array=COUNTS * 2, floats=FLOATS, a_list=[1, 2, 3, 4], shorter=COUNTS[:2]).items():
