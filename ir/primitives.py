@@ -384,7 +384,8 @@ class RANDOM:
     @staticmethod
     def call(attrs: Attrs) -> tuple[Any, ...]:
         draw = getattr(np.random, attrs["dist"])
-        drawn = np.asarray(draw(*attrs["args"], size=tuple(attrs["shape"]))).astype(attrs["dtype"], copy=False)
+        size = {} if attrs["dist"] == "permutation" else {"size": tuple(attrs["shape"])}
+        drawn = np.asarray(draw(*attrs["args"], **size)).astype(attrs["dtype"], copy=False)
         return (np.asarray(evaluate(attrs["expr"], (drawn,))) if "expr" in attrs else drawn,)
 
     @staticmethod

@@ -13,10 +13,12 @@ from kusari.ir import Arena, Instruction, Node, Plan, TensorType, Value
 class RunError(Exception):
     """A Python instruction gave other results than when it was traced; the message names the user's line.
 
-    ``node`` is the instruction's, ``run`` are (node, results, result of ``Frame.noting``) of all opaque ones so far.
+    ``node`` is the instruction's, ``run`` are (node, results, result of ``Frame.noting``) of all opaque ones so far; of
+    one that has ``raised``, the exception stands for results.
     """
 
     node: Node | None = None
+    raised: Exception | None = None  # by the user's own Python, whose code around it may catch it
     run: Sequence[tuple[Node, Any, Any]] = ()
 
 
@@ -123,6 +125,9 @@ class PythonRows:
             results = self._call(node, arrays)
         except RunError as fault:  # its own word that this is another call
             self.failed = fault.node = node
+            if fault.raised is not None:
+                explain(fault.raised, node)
+                self._run.append((node, fault.raised, self.noting and self.noting()))
             fault.run = tuple(self._run)
             raise
         except BaseException as error:

@@ -235,7 +235,9 @@ class StaticFunction:
         entry = cache.entries.get(key)
         if node is None or entry is not None and entry.fault is not None:
             raise changed
-        if node.op is not numpy_nodes.CHECK:
+        if changed.raised is not None:  # which another call need not
+            pass
+        elif node.op is not numpy_nodes.CHECK:
             self._fall_back(cache, key, Fault(f"{node.op.name} gives results whose shapes or dtypes depend on values",
                                               node.where or "unknown"))
         elif not node.attrs["tally"].pays:
@@ -295,7 +297,8 @@ class StaticFunction:
             if cache.waste(key, True):
                 self._fall_back(cache, key, Fault("every call makes new links or parameters", observation.where))
         except NotStatic as error:
-            self._fall_back(cache, key, error.fault)
+            if not cache.tries_again(key, observation.guards):
+                self._fall_back(cache, key, error.fault)
         return tape.end(result)
 
     @without_collector()

@@ -40,10 +40,20 @@ class Written:
         self.sources: list[Value] = []  # the values of these as they were
         self._read: dict[int, Any] = {}  # arrays that functions may read again, or write to
         self._numpy = False
+        self._followed: set[int] = set()  # persistent arrays that NumPy reads as values: the call may put others there
+        self._early: dict[int, Any] = {}  # effects on arrays that replays change before their end
 
     def __contains__(self, array: Any) -> bool:
-        """Whether an array lies in the memory of one that has been written to."""
-        return bool(self._memory) and type(array) is np.ndarray and id(owner(array)) in self._memory
+        """Whether an array lies in the memory of one that has been written to, or is followed."""
+        return bool(self._memory or self._followed) and type(array) is np.ndarray and (
+            id(owner(array)) in self._memory or id(array) in self._followed)
+
+    def follow(self, tape: Tape, array: Any) -> None:
+        """Take a persistent array for a value where NumPy reads it, too."""
+        if tape.is_state(array) and id(array) not in self._followed:
+            if tape.known(array) is None:
+                tape.bind_state(array)
+            self._followed.add(id(array))
 
     def owns(self, array: Any) -> bool:
         """Whether an array lies in memory of the call's own that may be written to."""
@@ -57,6 +67,14 @@ class Written:
         """Return those of them that were there before the call."""
         return [*self._outside.values()]
 
+    def changed(self, effect: Any) -> None:
+        """Note that replays change an array from outside before a function of the user's looks at it."""
+        self._early[id(effect.holder)] = effect
+
+    def early(self) -> list[Any]:
+        """Return the effects on such arrays, the last one of each."""
+        return [*self._early.values()]
+
     def is_outside(self, array: Any) -> bool:
         """Whether an array lies in the memory of one of those."""
         return bool(self._outside) and id(owner(array)) in self._outside
@@ -66,29 +84,32 @@ class Written:
         if array.base is None:
             self._own[id(array)] = array
 
-    def read(self, tape: Tape, array: Any, label: str) -> None:
+    def is_kept(self, array: Any) -> bool:
+        """Whether a function may read an array, or another part of its memory, again."""
+        return id(owner(array)) in self._read
+
+    def read(self, tape: Tape, array: Any) -> None:
         """Note that a function is applied to an array; a persistent one it may write to."""
-        if self._numpy:
-            return
-        if self.is_outside(array):
-            tape.note_at_user(f"{label} reads an array from outside after the call has changed its elements, and later "
-                              "calls may change them again; give it a copy")
-        elif tape.is_state(memory := owner(array)):
+        if not self._numpy and not self.is_outside(array) and tape.is_state(memory := owner(array)):
             self._read[id(memory)] = memory
 
     def retain(self, tape: Tape, array: Any) -> None:
         """Note that a function reads an array again later; constants are compared at the end."""
         memory = owner(array)
+        if not self._numpy and self.is_outside(memory):
+            tape.note_at_user("a function keeps an array from outside after the call has changed its elements, and "
+                              "later calls may change them again before its gradient reads them; give it a copy")
         if not self._numpy and (id(memory) in self._own or memory in tape.constants or tape.is_from_outside(memory)):
             self._read[id(memory)] = memory
 
     def applied(self, tape: Tape, function: FunctionNode, inputs: Any, outputs: Any, keeps_any: bool) -> None:
-        """Note the arrays that the gradient of a function reads; one of the user's may keep any, and sees changes."""
-        if keeps_any and tape.observation is not None and tape.observation.has_changed():
-            tape.note_at_user(f"{function.label} is run by Python after the call has changed a number or an array from "
-                              "outside, which replays change at their end; change it after that function, or in it")
+        """Note the arrays that the gradient of a function reads; one of the user's may keep any."""
         if tape.observation is None:
             return
+        formula = getattr(function, "_formula", None)
+        if self._outside and formula is not None and any([n.op.writes for n in formula.nodes]) and any(
+                [self.is_outside(v._array) for v in inputs]):
+            tape.note_at_user(f"{function.label} writes to an array from outside that the call has changed")
         if keeps_any or config.enable_backprop and any([v.requires_grad for v in inputs]):
             for variables, indexes in ((inputs, function._input_indexes_to_retain),
                                        (outputs, function._output_indexes_to_retain)):

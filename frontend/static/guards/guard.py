@@ -219,6 +219,12 @@ class Entry(Guard):
         return _compared(now, self.value, source)
 
 
+def type_of_array(entries: Any, name: str) -> Any:
+    """Return the class, dtype and shape of an array in a namespace; None if there is none."""
+    x = entries.get(name)
+    return (type(x), x.dtype, x.shape) if isinstance(x, np.ndarray) else None
+
+
 class EntryType(Entry):
     """The type of the number that an entry is."""
 

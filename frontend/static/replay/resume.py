@@ -1,10 +1,11 @@
-"""Calls that go on define-by-run: a function gave a result of another shape than when it was traced.
+"""Calls that go on define-by-run: a function gave a result of another shape than when it was traced, or raised.
 
 By then compiled code has run the user's own functions and side-effect code in front of it. The call starts again,
 define-by-run, from the state that it found, but Python that has run does not run again: its first results count.
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -34,7 +35,7 @@ class Again:
         """Whether anything is left to be given."""
         return bool(self._run)
 
-    def _next(self, fits: Callable[[Any], bool]) -> tuple[Any, ...] | None:
+    def _next(self, fits: Callable[[Any], bool]) -> tuple[Any, ...] | Exception | None:
         """Return the results of the next node, if it is one that ``fits``."""
         if not self._run or not fits(self._run[0][0]):
             return None
@@ -53,6 +54,9 @@ class Again:
             if is_opaque(function) else None
         if results is None:
             return False
+        if isinstance(results, Exception):
+            function.__dict__["forward"] = functools.partial(_raise, results)
+            return True
         applied: Any = results[-1].function
         _take_over(function, applied)
         if function.is_adapter:
@@ -77,6 +81,8 @@ class Again:
             with recording(None):
                 return fn(*args, **kwargs)
         self._settle()
+        if isinstance(results, Exception):
+            raise results
         written = [array_of(x) for x in kwargs.get("outputs", ())]
         for array, new in zip(written, results, strict=False):
             array[...] = new
@@ -94,6 +100,10 @@ class Again:
         """Ignore any other event of a tape: nothing is recorded."""
 
     link = made = escape = note = report = constant = differentiating = _nothing
+
+
+def _raise(error: Exception, _: Any) -> Any:
+    raise error
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -96,7 +96,7 @@ class Schedule:
         self._states = recording.states
         self.check = recording.check
         self.single = recording.differentiable == (True,)
-        self._filled = Filled(recording.result)
+        self._filled = Filled(recording.result, recording.graph)
         # Whether a call is nothing but its run: no states to read, no random numbers or arrays to look after.
         self.plain = self._identical and not self._states and self._state is None and not self._filled.targets
         self._one: Any = None

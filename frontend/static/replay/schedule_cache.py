@@ -4,11 +4,12 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..compile.families import Family, without_extents
 from ..errors import Fault
+from ..guards.guard import Entry, Guard
 from ..room import Holder, free_memory, made
 from ..signature import without_numbers
 from ..trace.recording import Recording
@@ -21,6 +22,7 @@ OFTEN_CALLS = 6          # after which others are traced: compiling takes as lon
 MAX_SCHEDULES = 256      # per owner: beyond that the least recently used one goes
 MAX_OTHER_SCHEDULES = 4  # per signature, for guards that may hold again
 MAX_REASONS = 8          # of retraces, kept per signature for ``explain``
+MOST_FAULTS = 2          # after which another fault is for good, though the call has stored something
 MOST_WASTED_TRACES = 6   # in a row, never replayed, before a function falls back
 
 
@@ -169,6 +171,14 @@ class ScheduleCache:
     def others(self, key: Any) -> list[CacheEntry]:
         """Return the schedules of ``key`` whose guards did not hold when they were last asked."""
         return self._others.get(key, [])
+
+    def tries_again(self, key: Any, guards: Iterable[Guard]) -> bool:
+        """Whether to trace the next call, too, after a fault: the call has stored another thing where it read one.
+
+        So does a first call that initializes. ``guards`` are those of what was read before the fault.
+        """
+        stored = any(isinstance(g, Entry) and not g.holds() for g in guards)
+        return stored and not self.waste(key, True) and self._wasted[key] <= MOST_FAULTS
 
     def waste(self, key: Any, wasted: bool) -> bool:
         """Count one more trace for ``key``; returns whether that has become pointless."""

@@ -10,6 +10,7 @@ from kusari.runtime.python_rows import RunError
 
 from ..compile.compile import Compiled
 from ..trace import random_state
+from ..trace.effects import early_effects
 from ..trace.python_nodes import OPAQUE_GRADIENT, REPORT
 
 
@@ -24,8 +25,8 @@ def may_fail(row: Instruction) -> bool:
 def undoing(compiled: Compiled, frame: Any, first: int) -> Callable[[], Callable[[RunError], None]] | None:
     """Return a function that saves the state before a run and returns its restorer; None if nothing needs that.
 
-    The state is params (the externals from ``first`` on) that are written, and random numbers that are drawn, before
-    the last function that Python runs.
+    The state is params (the externals from ``first`` on) that are written, what the call changes outside, and random
+    numbers that are drawn, before the last function that Python runs.
     """
     rows, slots = compiled.program.instructions, compiled.plan.slots
     last = max([i for i, row in enumerate(rows)
@@ -35,7 +36,8 @@ def undoing(compiled: Compiled, frame: Any, first: int) -> Callable[[], Callable
     written = {s.index for node in early for v in (*node.outputs, *(node.inputs[:1] if node.op.writes else ()))
                if type(s := slots.get(v)) is External and s.index in params}
     drawn = {node.attrs["dist"] for node in early if node.op.traits & Trait.RANDOM}
-    if not written and not drawn:
+    effects = early_effects(early)
+    if not written and not drawn and not effects:
         return None
     plain = drawn <= {"rand", "uniform", *UNIFORM}
     position = None if not drawn else random_state.position if plain else random_state.complete
@@ -44,11 +46,14 @@ def undoing(compiled: Compiled, frame: Any, first: int) -> Callable[[], Callable
 
     def note() -> Callable[[RunError], None]:
         before = [(i, frame.bound[i].copy()) for i in written]
+        saved = [e.saved() for e in effects]
         random = None if position is None else position()
 
         def back(error: RunError) -> None:
             for i, array in before:
                 frame.restore(i, array)
+            for put_back in reversed(saved):
+                put_back()
             if random is not None:
                 if error.run and error.run[-1][0] is error.node:
                     error.run = (*error.run[:-1], (*error.run[-1][:2], random_state.complete()))

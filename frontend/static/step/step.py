@@ -90,7 +90,7 @@ class Step:
         self._states = recording.states
         stored = recording.result is not VARIABLE and recording.result[0] == "stored"
         self.results = self._results() if stored else None
-        self._filled = Filled(recording.result)
+        self._filled = Filled(recording.result, recording.graph)
         self.compiled: Any = None
         self._left: Iterator[int] = repeat(1)  # zeros as long as it need not be compiled
         self._often = False  # whether it has kernels of its own, as it runs often

@@ -1,8 +1,16 @@
-"""The elements of persistent arrays: only functions change them, as replays do; changes by NumPy are faults."""
+"""The elements of persistent arrays, and of inputs of the user's functions, while they are expected to stay.
+
+Of persistent arrays only functions change them, as replays do; changes by NumPy are faults.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .recorder import Tape
 
 
 class Contents:
@@ -38,3 +46,17 @@ class Contents:
         """Note a fault if any array was changed by anything but functions."""
         for array, _, _ in self._known.values():
             self.expect(array)
+
+
+class Given:
+    """The inputs of a function of the user's as they were before its forward, which may write to them."""
+
+    def __init__(self, inputs: Any) -> None:
+        self._arrays = [(v._array, v._array.tobytes()) for v in inputs if type(v._array) is np.ndarray]
+
+    def expect(self, tape: Tape, label: str) -> None:
+        """Note a fault if one has changed: replays change a copy, and others may read the array, then or later."""
+        for array, content in self._arrays:
+            if array.tobytes() != content and not tape.written.is_outside(array):
+                tape.note_at_user(f"{label} changes an array that it is given, which others may read; let it change a "
+                                  "copy")

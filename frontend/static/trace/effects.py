@@ -1,15 +1,18 @@
 """Effects: changes of objects from outside by a traced call, as calls that each replay makes again, in their order."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from kusari.ir import Graph, Node, Op, Trait
 
 from ..arrays.overlap import Spans, has_address
 from ..computed_numbers import numbers_in
 from ..errors import Stale
 from ..guards.guard import MISSING, EntryType
-from ..trees import array_of
+from ..trees import array_of, unflatten
 
 if TYPE_CHECKING:
     from .observation import Observation
@@ -29,6 +32,7 @@ class Effect:
     what: str
     holder: Any
     key: Any = MISSING
+    early: bool = False  # whether replays have it before their end, as a function of the user's may look at it
 
     @property
     def is_entry(self) -> bool:
@@ -43,6 +47,17 @@ class Effect:
     def apply(self, args: tuple[Any, ...]) -> None:
         """Have the effect, with the arguments of a replay."""
         self.function(*self.target, *args)
+
+    def array(self) -> Any:
+        """Return the array whose elements change."""
+        return self.target[0] if self.function is refill else self.target[0][self.target[1]]
+
+    def saved(self) -> Callable[[], None]:
+        """Return a function that puts back the number, or the elements, that are there now."""
+        if self.function is add:
+            return functools.partial(store, self.holder, self.key, self.holder[self.key])
+        array = self.array()
+        return functools.partial(refill, array, array.copy())
 
 
 def store(holder: Any, key: Any, value: Any) -> None:
@@ -65,12 +80,31 @@ def is_writeable(holder: Any, key: Any = MISSING) -> bool:
     return (holder if key is MISSING else holder[key]).flags.writeable
 
 
+def _change(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
+    """Have an effect in the middle of a replay."""
+    attrs["effect"].apply(unflatten(attrs["spec"], iter(arrays)))
+    return ()
+
+
+def _look(attrs: Any) -> tuple[Any, ...]:
+    """Return the elements of an array that has changed, as a function of the user's has left them."""
+    return attrs["effect"].array().copy(),
+
+
+CHANGE, LOOK = Op("change", _change, Trait.OPAQUE), Op("look", _look, Trait.OPAQUE)
+
+
+def early_effects(nodes: Iterable[Node]) -> list[Effect]:
+    """Return the effects among nodes."""
+    return [n.attrs["effect"] for n in nodes if n.op is CHANGE]
+
+
 class Filled:
     """The arrays from outside whose elements a recording's replays change at their end; ``result`` is the recording's.
     """
 
-    def __init__(self, result: Any) -> None:
-        effects = result[1] if result[0] == "stored" else ()
+    def __init__(self, result: Any, graph: Graph) -> None:
+        effects = (*(result[1] if result[0] == "stored" else ()), *early_effects(graph.nodes))
         self.targets = [e.target for e in effects if e.function in (refill, refill_entry)]
 
     def require_apart(self, leaves: Sequence[Any]) -> None:
@@ -119,6 +153,10 @@ class Additions:
         """Take additions to a number, which is ``value`` now, for a read and a store, as it is read."""
         effects = self._effects.pop((number, key), None)
         if effects is None:
+            return
+        if any(e.early for e in effects):
+            self._observation.note(f"{effects[0].what} is read after it was added to, and a function of the user's may "
+                                   "have changed it meanwhile; read it before")
             return
         o, first = self._observation, effects[0]
         guard = o.guard("type", first.holder, key, lambda where: EntryType(first.holder, key, value, first.what, where))

@@ -20,10 +20,11 @@ from kusari.runtime.python_rows import RunError
 
 from ... import functions as F
 from ...variable import Variable
-from ..arrays.captured import outside_value
+from ..arrays.captured import outside_value, owner
 from ..computed_numbers import KINDS, ComputedNumber, computed_number, number_of
 from ..errors import is_from_handler
 from ..trees import SCALARS, flatten, unflatten
+from .effects import CHANGE, LOOK, add
 
 if TYPE_CHECKING:
     from .recorder import Tape
@@ -68,8 +69,8 @@ def by_python(tape: Tape, name: str, fn: Callable[..., Any], args: tuple[Any, ..
 
     None if they cannot: ``fn`` has to be a function of the elements of its arrays and of numbers, and change nothing.
     """
-    if tape.fault is not None or tape.observation is None:
-        return None
+    if tape.fault is not None or tape.observation is None or tape.observation.silenced:
+        return None  # it might warn, where replays have other filters
     given: list[Any] = []
     spec = flatten((args, kwargs), given)
     made, errors = leaves_of(result), np.geterr()
@@ -180,6 +181,36 @@ def _value(tape: Tape, array: Any) -> Value | None:
     return outside_value(tape, array) if value is None else value
 
 
+# -- changes that a function of the user's may look at ----------------------------------------------------------------
+
+
+def make_changes(tape: Tape) -> None:
+    """Record that replays change here what the call has changed outside so far, not at their end."""
+    for effect in () if tape.observation is None else tape.observation.take_changes():
+        leaves: list[Any] = []
+        spec = flatten(effect.args, leaves)
+        values = [_value(tape, x) for x in leaves]
+        if any(v is None for v in values):
+            tape.note_at_user(f"{effect.what} is changed to something that no function has computed")
+            return
+        tape.append(CHANGE, tuple([v for v in values if v is not None]), (), {"effect": effect, "spec": spec})
+        if effect.function is not add:
+            tape.written.changed(effect)
+
+
+def look_again(tape: Tape) -> None:
+    """Record that arrays which were changed have the elements that a function of the user's has left there."""
+    for effect in tape.written.early():
+        memory = owner(effect.array())
+        made = memory.copy()
+        tape.append(LOOK, (), (made,), {"effect": effect})
+        value = tape.known(made)
+        if value is not None:
+            views = [y for y in tape.live_arrays() if y is not memory and owner(y) is memory]
+            tape.alias(memory, value, views)
+        tape.contents.take(memory)
+
+
 # -- numbers that replays compare --------------------------------------------------------------------------------------
 
 
@@ -272,6 +303,25 @@ def _of_python(tape: Tape, native: Callable[..., Any], operands: tuple[Any, ...]
     return NotImplemented if found is None else found
 
 
+def extreme_of(tape: Tape, f: Any, numbers: list[Any]) -> Any:
+    """Apply ``min`` or ``max`` to numbers of which some are computed; None if that cannot be recorded."""
+    if len(numbers) < 2 or not any(isinstance(x, ComputedNumber) for x in numbers) or not all(
+            isinstance(x, KINDS) for x in numbers):
+        return None
+    plain = [x.kusari_value if isinstance(x, ComputedNumber) else x for x in numbers]
+    kind = type(f(plain))
+
+    def extreme(*numbers: Any) -> Any:
+        return kind(f(numbers))
+
+    def is_of_kind(*numbers: Any) -> Any:  # one of another type would be promoted otherwise
+        return type(f(numbers)) is kind
+    extreme.__name__ = is_of_kind.__name__ = f.__name__
+    _of_python(tape, is_of_kind, tuple(numbers), plain)
+    found = _of_python(tape, extreme, tuple(numbers), plain)
+    return None if found is NotImplemented else found
+
+
 def _operand(number: ComputedNumber, common: Any) -> Any:
     """Return the array of a number among NumPy's operands, whose dtype decides where the number is one of Python's."""
     if issubclass(number.kusari_kind, np.generic) or number.kusari_array.dtype == common:
@@ -291,28 +341,38 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
 RANDOM = PRIMITIVES["random"]
 
 
-def drawn(tape: Tape, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> bool:
-    """Record that replays draw as ``numpy.random.name`` has drawn ``result``; returns whether they can."""
-    if type(result) is not np.ndarray or tape.fault is not None:
-        return False
-    if name in _BY_SHAPE:
+def drawn(tape: Tape, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+    """Record that replays draw as ``numpy.random.name`` has drawn ``result``; returns it as a value of the trace.
+
+    None if they cannot.
+    """
+    if type(result) not in (np.ndarray, float) or tape.fault is not None:
+        return None
+    if name == "permutation":
+        if len(args) != 1 or kwargs or type(args[0]) is not int:
+            return None
+        dist, given = name, args
+    elif name in _BY_SHAPE:
         dist, given = _BY_SHAPE[name], ()
     else:
         names = _PARAMETERS.get(name)
         if names is None or len(args) > len(names) + 1 or not kwargs.keys() <= {*names, "size"}:
-            return False
+            return None
         dist, given = name, args[:len(names)]
         for left in names[len(given):]:
             if left not in kwargs:
                 break
             given += kwargs[left],
         if len(given) != len(args[:len(names)]) + len(kwargs.keys() & {*names}):
-            return False
+            return None
     if not all(type(x) in (int, float) for x in given):
-        return False
-    tape.append(RANDOM, (), (result,), {
-        "dist": dist, "args": given, "shape": result.shape, "dtype": result.dtype.name})
+        return None
+    array = np.asarray(result)
+    tape.append(RANDOM, (), (array,), {
+        "dist": dist, "args": given, "shape": array.shape, "dtype": array.dtype.name})
     tape.expect_draws()
     tape.draws = True
+    if type(result) is float:
+        return as_number(tape, f"numpy.random.{name}", result, array)
     tape.written.made(result)
-    return True
+    return result

@@ -65,6 +65,7 @@ class Observation:
         self._weak: set[int] = set()                   # objects that only weak references led to
         self._scrambled: set[int] = set()              # dictionaries changed in other ways than entry by entry
         self.modules: tuple[int, set[str]] = 0, set()  # before an import
+        self.silenced = 0                              # blocks with filters of warnings
         self.imported = False                          # whether a module of the user's was imported
         self.generators: list[Any] = []                # weak references to objects that the call has made
         self._read_elements: dict[int, Any] = {}
@@ -300,10 +301,18 @@ class Observation:
         self._read_elements[id(array)] = array
         return True
 
-    def persistent(self, link: Any, name: str, array: Any) -> None:
-        """Note that a persistent array of a link was read: replays bind the array that is there then."""
-        self._persistent[id(array)] = entries_of(link), name
+    def persistent(self, link: Any, name: str, array: Any, followed: bool) -> Any:
+        """Note that a persistent array of a link was read: replays bind the array that is there then; returns it.
+
+        So is any array that the call puts another one in place of, which is ``followed``.
+        """
+        place, kind = (entries_of(link), name), guards.type_of_array
+        self.called_again(kind, place, kind(*place), f"the type of {name}", "attributes", (id(place[0]), name))
+        self._persistent[id(array)] = place
         self.tape.register(link, name)
+        if followed:
+            self.tape.written.follow(self.tape, array)
+        return array
 
     # -- changes ------------------------------------------------------------------------------------------------
 
@@ -342,9 +351,12 @@ class Observation:
         self._fresh.setdefault(-id(holder), holder)  # alive as long as its number is known
         self.effects.append(effect)
 
-    def has_changed(self) -> bool:
-        """Whether the call has added to numbers, or changed elements of arrays, from outside."""
-        return any([e.changes for e in self.effects])
+    def take_changes(self) -> list[Effect]:
+        """Return the additions to numbers and the changes of arrays so far, which replays have before their end."""
+        for effect in (found := [e for e in self.effects if e.changes and self.guarded]):
+            self.effects.remove(effect)
+            effect.early = True
+        return found
 
     def is_stored(self, holder: Any, key: Any) -> bool:
         """Whether the call has stored an entry."""
@@ -449,13 +461,17 @@ class Unguarded(Observation):
     def _nothing(self, *args: Any, **kwargs: Any) -> Any:
         """Nothing is compared later, nor stored or done again; only the tape knows which arrays cannot be followed."""
 
-    guard = note = items = persistent = stored = changing = effect = _nothing
+    guard = note = items = stored = changing = effect = _nothing
 
     def entry(self, holder: Any, key: Any, value: Any, what: str, versioned: Any = None, identity: Any = None) -> Any:
         """Take in an array."""
         if type(value) is np.ndarray:
             self.arrays.setdefault(id(value), (value, what))
         return value
+
+    def persistent(self, *args: Any) -> Any:
+        """Persistent arrays are taken as they are."""
+        return args[2]
 
     def elements(self, array: Any) -> bool:
         """Elements are taken as they are."""

@@ -10,6 +10,8 @@ import gc
 import random
 import weakref
 from collections import deque
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from sys import getrefcount
 from types import FrameType, FunctionType, MethodType, ModuleType
@@ -18,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from kusari.ir import Node, Value
+from kusari.runtime.python_rows import RunError
 
 from ... import tape as _tape
 from ...configuration import using_config
@@ -118,12 +121,26 @@ def apply_own(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
     if held:
         given = [hold(function, place, array) for place, array in zip(held, arrays[-len(held):], strict=True)]
         arrays = arrays[:-len(held)]
-    with using_config("enable_backprop", True):
+    with using_config("enable_backprop", True), raising():
         outputs = function.apply([Variable(x, requires_grad=x.dtype.kind in "fc") for x in arrays])
     found = tuple([v._array for v in outputs])
     places = [(i, name) if vars(owners(function)[i]).get(name) is array else None
               for (i, name), array in zip(held, given, strict=True)]
     return (*found, Applied(made, function, found, places))
+
+
+@contextmanager
+def raising() -> Generator[None]:
+    """Inside, an exception of the user's is one that the call goes on with define-by-run, as its handlers may catch it.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, RunError) or is_from_handler(error):
+            raise
+        fault = RunError(f"a function of the user's raises {type(error).__name__}")
+        fault.raised = error
+        raise fault from error
 
 
 def hold(function: Any, place: tuple[int, str], array: Any) -> Any:

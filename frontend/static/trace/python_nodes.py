@@ -20,7 +20,7 @@ from ...variable import Variable, output_variable
 from ..computed_numbers import ComputedNumber, number_of, settled
 from ..trees import VARIABLE, array_of, flatten, leaf_kinds, unflatten
 from .bindings import ArrayBinding
-from .own_functions import Applied, Unforeseen, operands
+from .own_functions import Applied, Unforeseen, operands, raising
 
 if TYPE_CHECKING:
     from .recorder import Tape
@@ -83,7 +83,7 @@ def _call_code(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
     """Run side-effect code on the arrays of a replay; written outputs come first, then returned arrays."""
     args, kwargs = _rebuild(attrs, arrays)
     written = [array_of(x) for x in kwargs.get("outputs", ())]
-    with recording(None):
+    with recording(None), raising():
         result = attrs["fn"](*args, **kwargs)
     for buffer, array in zip(attrs["buffers"], written, strict=True):
         if buffer is not None:

@@ -35,9 +35,9 @@ from ..errors import Fault
 from ..guards.guard import Entry, type_of
 from ..trees import array_of
 from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding, is_lazy
-from .contents import Contents
+from .contents import Contents, Given
 from .net import Net
-from .numpy_nodes import taken_out, told
+from .numpy_nodes import look_again, make_changes, taken_out, told
 from .observation import NOT_DRAWN_AGAIN, Observation
 from .ops import held_arrays, op_of, pristine, runs_users_python, static_attributes
 from .python_nodes import record_report
@@ -64,6 +64,7 @@ class Tape:
         self._results: dict[int, Any] = {}  # weak references to results of functions, by identity
         self.keeps_results = False
         self.computed, self.aliases = Detached(), Aliases()
+        self._given: dict[int, Given] = {}  # the inputs of functions of the user's that are at work, by template
         self._parameters: dict[int, Value] = {}
         self._states: dict[int, StateBinding] = {}
         self.outside: dict[int, Any] = {}  # arrays that the user's code has from elsewhere and that functions read
@@ -96,33 +97,36 @@ class Tape:
         for v in inputs:
             self.contents.expect(v._array)
             self.constants.value(self, v._array)  # before functions may update it
+        template = pristine(function)
         if runs_users_python(function):
             self.net.unobserved += 1
-        return pristine(function)
+            self._given[id(template)] = Given(inputs)
+        return template
 
     def after(self, template: FunctionNode, function: FunctionNode, inputs: Any, outputs: Any) -> None:
         """Called when ``function`` has made its outputs."""
         if self.observation is not None and self._has_drawn():
             self.draws = True
-        if runs_users_python(function):
+        if (of_user := self._given.pop(id(template), None)) is not None:
             self.net.unobserved -= 1
+            of_user.expect(self, function.label)
         for v in inputs:  # functions may update them
             self.contents.take(v._array)
         if self.fault is not None:
             return
         for number in numbers_in(vars(template)):
             number.kusari_read(function.label)
-        held = held_arrays(self, template)
-        if held is None:
+        if (held := held_arrays(self, template)) is None:
             return
-        if runs_users_python(function) and any(self.is_taken(v._array) and not _is_parameter(v) for v in inputs):
+        if of_user is not None and any(self.is_taken(v._array) and not _is_parameter(v) for v in inputs):
             self.note(f"{function.label} reads the array of a parameter, and might write to it; give it the parameter")
             return
-        found = [self.value_of(v, function.label) for v in inputs]
-        values = tuple([v for v in found if v is not None])
-        if self.fault is not None or len(values) < len(found):
+        values = tuple([v for x in inputs if (v := self.value_of(x, function.label)) is not None])
+        if self.fault is not None or len(values) < len(inputs):
             return
-        self.written.applied(self, function, inputs, outputs, runs_users_python(function))
+        if of_user is not None:
+            make_changes(self)
+        self.written.applied(self, function, inputs, outputs, of_user is not None)
         record = getattr(function, "record", None)
         if record is not None:
             record(self, values, outputs)
@@ -132,6 +136,8 @@ class Tape:
             attrs |= {"on_card": True} if is_cupy_array(outputs[0]._array) else {}
             attrs |= {"held": tuple(held)} if held else {}
             self.append(op, (*values, *held.values()), outputs, attrs)
+            if of_user is not None:
+                look_again(self)
             if self.observation is not None and not op.is_opaque:
                 self.aliases.made([(v, x._array) for v, x in zip(values, inputs, strict=True)],
                                  [(v, y._array) for y in outputs if (v := self.known(y._array)) is not None])
@@ -211,14 +217,11 @@ class Tape:
     def read(self, array: Any, what: str) -> None:
         """Called when anything but a function looks at the elements of an argument or a parameter."""
         if self.computed.has(array):
-            self._taken_out(what)
+            self.note(taken_out(what))
         kind = "a parameter" if id(array) in self._taken else (
             "an argument" if any(owner(array) is owner(array_of(x)) for x in self._leaves) else "a computed array")
         self.note(f"{what} reads elements of {kind}, and replays would not read again; use functions instead (shapes "
                   "and dtypes may be read freely), or do it outside the static function")
-
-    def _taken_out(self, what: str) -> None:
-        self.note(taken_out(what))
 
     def escape(self, variable: Variable, what: str) -> None:
         """Called when user code takes the data out of a Variable."""
@@ -228,7 +231,7 @@ class Tape:
             return
         if id(variable._array) in self._values or (
                 self.observation is not None and variable._array not in self.constants):
-            self._taken_out(what)
+            self.note(taken_out(what))
 
     report = record_report  # called by ``kusari.report``
 
@@ -299,10 +302,7 @@ class Tape:
 
     def note_at_user(self, reason: str) -> None:
         """Keep a reason with the line of the user's code, not that of a library which it has called."""
-        if self.observation is not None:
-            self.observation.note(reason)
-        else:
-            self.note(reason)
+        (self if self.observation is None else self.observation).note(reason)
 
     def define(self, array: Any, hint: str = "") -> Value:
         """Map ``array`` to a new value."""
@@ -434,7 +434,7 @@ class Tape:
             return value
         if (value := self.constants.value(self, array)) is not None:
             return value
-        self.written.read(self, array, label)
+        self.written.read(self, array)
         value = self.known(array)
         slot = None if self.observation is None else self.observation.state(variable)
         if slot is not None and id(variable) not in self.carried:

@@ -238,14 +238,14 @@ def test_generators_as_arguments(name: str) -> None:
     check(generator(*GENERATORS[name]))
 
 
-@ROWS.falls_back("are drawn from")
+@ROWS.replays
 def the_global_generator_as_an_object(decorate: Any) -> Any:
     of = np.random.mtrand._rand
     static = decorate(lambda x: F.tanh(x) * of.rand() + F.dropout(x))
     return lambda i, x: static(x)
 
 
-@ROWS.falls_back("are drawn from")
+@ROWS.replays
 def a_method_of_the_global_generator(decorate: Any) -> Any:
     draw = np.random.rand
     model = build(decorate(lambda s, x: s.l(x) * s.noise()), noise=draw)
@@ -287,7 +287,7 @@ def a_class_that_draws(decorate: Any) -> Any:
     return lambda i, x: model(x)
 
 
-@ROWS.falls_back("are drawn from")
+@ROWS.replays
 def a_whole_step_that_draws(decorate: Any) -> Any:
     model = build(decorate(lambda s, x: F.sum(F.tanh(F.dropout(s.l(x)) * np.random.randn()))))
     optimizer = kusari.optimizers.SGD(0.01).setup(model)

@@ -480,7 +480,7 @@ def reports_only_sometimes(decorate: Any) -> Any:
     return call
 
 
-@ROWS.falls_back("changes in every call")
+@ROWS.replays
 def summaries_that_are_added_to(decorate: Any) -> Any:
     summary = kusari.Summary()
 

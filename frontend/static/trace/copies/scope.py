@@ -2,7 +2,10 @@
 from __future__ import annotations
 
 import ast
+import dis
+import functools
 from collections.abc import Iterable
+from types import CodeType
 
 from .source import Found
 
@@ -101,3 +104,10 @@ class Scope:
                 case _:
                     pass
             waiting += ast.iter_child_nodes(node)
+
+
+@functools.lru_cache(maxsize=1024)
+def stored_attributes(code: CodeType | None) -> frozenset[str]:
+    """Return the names of the attributes that code stores."""
+    return frozenset() if code is None else frozenset(
+        [i.argval for i in dis.get_instructions(code) if i.opname == "STORE_ATTR"])

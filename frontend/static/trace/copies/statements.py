@@ -115,7 +115,8 @@ class Statements(Expressions):
         return [ast.Assign([again(target, elts=elements)], value, None, **where(target)), *then, *rest]
 
     def _Assign(self, node: ast.Assign) -> list[ast.stmt]:
-        value = self.value(node.value)
+        value = self._sum_of(node.targets[0], node.value) if len(node.targets) == 1 else None
+        value = self.value(node.value) if value is None else value
         if all(map(self.plain, node.targets)):
             return [again(node, value=value)]
         if len(node.targets) == 1:
@@ -130,6 +131,24 @@ class Statements(Expressions):
             raise CannotRewrite("an annotation of what is not a variable", node.lineno)
         return [again(node, annotation=constant(None, node))]  # still says that the variable is local
 
+    def _sum_of(self, target: ast.expr, value: ast.expr) -> ast.expr | None:
+        """Return the rewritten ``self.n + 1`` of ``self.n = self.n + 1``, which adds to a number as ``+=`` does.
+
+        None of any other value.
+        """
+        if not (isinstance(value, ast.BinOp) and isinstance(target, (ast.Attribute, ast.Subscript))):
+            return None
+        if ast.dump(again(target, ctx=LOAD)) != ast.dump(value.left):
+            return None
+        parts = [self.value(target.value), *([self.key(target.slice)] if isinstance(target, ast.Subscript) else [])]
+        return self.hook(value, "binary", constant(BINARY[type(value.op)], value), self._counted(value.left, parts),
+                         self.value(value.right))
+
+    def _counted(self, target: Any, parts: list[ast.expr]) -> ast.expr:
+        """Return the read of a target that an assignment stores next; ``parts`` are what its target consists of."""
+        return self.hook(target, "counted_item", *parts) if isinstance(target, ast.Subscript) else self.hook(
+            self.at_name(target), "counted_attr", parts[0], self.attribute(target))
+
     def _AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
         target: Any = node.target
         before: list[ast.stmt] = []
@@ -143,8 +162,7 @@ class Statements(Expressions):
                     store, temporary, delete = self.set_temporary(self.key(part), part)
                     before, part, after = [*before, *store], temporary, [*after, *delete]
                 parts.append(part)
-            read = self.hook(target, "counted_item", *parts) if isinstance(target, ast.Subscript) else self.hook(
-                self.at_name(target), "counted_attr", parts[0], self.attribute(target))
+            read = self._counted(target, parts)
         value = self.hook(node, "inplace", constant(BINARY[type(node.op)], node), read, self.value(node.value))
         return [*before, *([self._put(target, *parts, value)] if parts else self.bind(target, value)), *after]
 

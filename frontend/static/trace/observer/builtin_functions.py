@@ -20,6 +20,7 @@ from ....link.namespace import namespace_of
 from ....variable import Variable
 from ...computed_numbers import ComputedNumber, settled
 from ...guards.guard import MISSING
+from ..numpy_nodes import extreme_of
 from ..observation import NOT_DRAWN_AGAIN, NOT_GONE_ON, is_ours
 from ..own_functions import GENERATORS
 from . import containers, lookup, operations, texts
@@ -117,6 +118,8 @@ def _printed(kwargs: dict[str, Any], *args: Any) -> None:
 def _warn(k: Observer, message: Any, category: Any = None, stacklevel: int = 1, source: Any = None,
           **more: Any) -> None:
     """Warn at the user's line, and again in each replay."""
+    if k.observation.silenced:
+        k.observation.note("a warning is given where its filters are others, which replays would not set")
     frame = user_frame()
     for _ in range(stacklevel - 1):
         frame = None if frame is None else frame.f_back
@@ -129,6 +132,19 @@ def _warn(k: Observer, message: Any, category: Any = None, stacklevel: int = 1, 
     again = functools.partial(warnings.warn_explicit, message, kind, *where)
     k.observation.effect(again, (), "a warning")
     again()
+
+
+def set_filter(f: Any, k: Observer, /, *args: Any, **kwargs: Any) -> Any:
+    """Set a filter of warnings, which lasts until a block ends that puts the filters back; replays need none."""
+    if not k.observation.silenced:
+        k.observation.note("a filter of warnings is set, which replays would not repeat; set it outside")
+    return f(*args, **kwargs)
+
+
+def _catch_warnings(k: Observer, /, **kwargs: Any) -> Any:
+    if kwargs:
+        k.observation.note("warnings are recorded, and replays may give others")
+    return k.observation.fresh(warnings.catch_warnings(**kwargs))
 
 
 def _vars(k: Observer, *args: Any) -> Any:
@@ -162,6 +178,8 @@ def _ordering(f: Any) -> Handler:
     """``sorted``, ``min`` or ``max``."""
     def handler(k: Observer, /, *args: Any, **kwargs: Any) -> Any:
         items = list(containers.iterate(k, args[0])) if len(args) == 1 else list(args)
+        if f is not sorted and not kwargs and (extreme := extreme_of(k.observation.tape, f, items)) is not None:
+            return extreme
         for x in items:
             containers.look(k, x)
         if kwargs.get("key") is not None:
@@ -341,6 +359,7 @@ TYPES: dict[Any, Handler] = {
     **{f: _collection(f) for f in (list, set, tuple, frozenset, collections.deque)},
     **{f: _dict(f) for f in (dict, collections.OrderedDict, collections.defaultdict)},
     **{f: _iterator(f) for f in (zip, map, enumerate, filter)}, reversed: _reversed,
+    warnings.catch_warnings: _catch_warnings,
     range: lambda k, *a, **kw: native(k, range, a, kw), slice: _as_it_is(slice), super: _as_it_is(super),
     **{f: _made_by(f) for f in (object, functools.partial, property)},
     **{x: _iterator(x) for x in vars(itertools).values() if issubclass(type(x), type)},
@@ -357,6 +376,8 @@ def construct(k: Observer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
     handler = TYPES.get(cls)
     if handler is not None:
         return handler(k, *args, **kwargs)
+    if issubclass(cls, np.floating) and len(args) == 1 and not kwargs and isinstance(args[0], ComputedNumber):
+        return operations.look(k, cls, args[0].kusari_array, f"{cls.__name__}()")
     if issubclass(cls, np.ndarray) or issubclass(cls, np.generic):
         return operations.function(k, cls, args, kwargs)
     meta = type(cls)

@@ -233,9 +233,11 @@ def of_generator(k: Observer, f: Any, /, *args: Any, **kwargs: Any) -> Any:
         result = f(*args, **kwargs)
         if name in ("get_state", "getstate"):
             o.note("the state of a generator of random numbers may be read, and replays would not read again")
-        elif x is not np.random.rand.__self__ or not drawn(o.tape, name, args, kwargs, result):
+            return result
+        found = drawn(o.tape, name, args, kwargs, result) if x is np.random.rand.__self__ else None
+        if found is None:
             o.note(f"random numbers are drawn from {where} outside functions, {NOT_DRAWN_AGAIN}")
-        return result
+        return result if found is None else found
     return operations.constant(k, f(*args, **kwargs))
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import functools
 import types
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -107,7 +108,9 @@ def _item(k: Observer, x: Variable) -> Any:
     return operations.method(k, k.observation.tape.take(x), "item", (), {})
 
 
-_METHODS: dict[Any, Callable[..., Any]] = {Link.__call__: _link, Variable.item: _item}
+_METHODS: dict[Any, Callable[..., Any]] = {
+    Link.__call__: _link, Variable.item: _item,
+    **{f: functools.partial(builtin_functions.set_filter, f) for f in (warnings.simplefilter, warnings.filterwarnings)}}
 
 
 def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

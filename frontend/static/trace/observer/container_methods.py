@@ -17,7 +17,7 @@ import numpy as np
 from ...computed_numbers import ComputedNumber, plain, settled
 from ...guards.guard import MISSING
 from ..observation import Observation, is_ours
-from . import containers, lookup
+from . import containers, lookup, operations
 from .builtin_functions import content
 from .c_code import CALLBACKS, wrapped
 from .containers import made
@@ -41,6 +41,8 @@ CHANGES: dict[type, frozenset[str]] = {
     types.MappingProxyType: frozenset(),
 }
 _BLIND = _IN_PLACE | {"append", "extend", "add", "appendleft", "extendleft", "clear", "update", "insert"}  # no reads
+_OF_SETS = {"__ior__": "update", "__iand__": "intersection_update", "__isub__": "difference_update",
+            "__ixor__": "symmetric_difference_update"}
 _TAKING = _IN_PLACE | {"extend", "extendleft", "update", "difference_update", "intersection_update",
                        "symmetric_difference_update"}
 _OF_ITERABLES = frozenset(("copy", "__add__", "__mul__", "union", "difference", "intersection",
@@ -94,6 +96,9 @@ def of_container(base: type, k: Observer, f: Any, /, *args: Any, **kwargs: Any) 
 
 def inplace(k: Observer, op: Operator, a: Any, b: Any) -> Any:
     """Apply an operator in place to a list, set or dictionary."""
+    if type(a) is set and isinstance(b, (set, frozenset)):
+        of_container(set, k, getattr(a, _OF_SETS[op.own]), b)
+        return a
     method, base = getattr(a, op.own, None), next(base for base in CHANGES if isinstance(a, base))
     found = NotImplemented if method is None else of_container(base, k, method, settled(b, op.sign))
     if found is not NotImplemented:
@@ -104,7 +109,13 @@ def inplace(k: Observer, op: Operator, a: Any, b: Any) -> Any:
 
 def _as_now(k: Observer, base: type, x: Any) -> Any:
     """Return the items that a container takes in, as they are now, or the number that multiplies it."""
-    if isinstance(x, (int, bytes, frozenset)):
+    if isinstance(x, (int, bytes)):
+        return x
+    if base is set and isinstance(x, (set, frozenset)):
+        if type(x) is set:
+            k.observation.items(x, containers.name_of(x))
+        return list(x)
+    if isinstance(x, frozenset):
         return x
     if base is dict:
         return content(k, x)
@@ -146,25 +157,62 @@ _OF_DICTIONARIES = {**_OPERATIONS, "get": _get, "setdefault": _setdefault, "pop"
 # -- numbers that are added to -----------------------------------------------------------------------------------------
 
 
+def same_key(a: Any, b: Any) -> bool:
+    """Whether two keys of an array are equal: numbers, or the same objects."""
+    if type(a) is tuple and type(b) is tuple:
+        return len(a) == len(b) and all(map(same_key, a, b))
+    return a is b or type(a) is int and type(b) is int and a == b
+
+
 class Counted:
-    """A number in an entry of a dictionary while an augmented assignment is under way: nothing else sees this."""
+    """A number in an entry of a dictionary, or an element of an array, while an augmented assignment is under way:
+    nothing else sees this.
+    """
 
-    __slots__ = ("holder", "key", "value", "what", "made", "operation", "operand")
+    __slots__ = ("holder", "key", "value", "what", "made", "op", "operation", "operand")
 
-    def __init__(self, holder: dict[Any, Any], key: Any, value: Any, what: str) -> None:
+    def __init__(self, holder: dict[Any, Any] | np.ndarray, key: Any, value: Any, what: str) -> None:
         self.holder = holder
         self.key = key
         self.value = value
         self.what = what
         self.made: Any = None
+        self.op: Any = None
         self.operation: Any = None
         self.operand: Any = None
 
-    def read(self, o: Observation) -> Any:
+    def read(self, k: Observer) -> Any:
         """Return the number as one that was read."""
+        o = k.observation
+        if isinstance(self.holder, np.ndarray):
+            return operations.item(k, self.holder, self.key)
         if o.is_stored(self.holder, self.key):
             o.note(f"{self.what} is stored while it is added to")
         return o.entry(self.holder, self.key, self.value, self.what)
+
+    def is_of(self, holder: Any, key: Any) -> bool:
+        """Whether an assignment stores the result where the number was read, as far as is known."""
+        return holder is self.holder and (key is self.key or type(key) in (int, str) and key == self.key or isinstance(
+            self.holder, np.ndarray) and same_key(key, self.key))
+
+    def settled(self, k: Observer) -> Any:
+        """Return the result for another place."""
+        return k.operator(self.op, self.read(k), self.operand)
+
+    def applied(self, k: Observer, op: Operator, operand: Any) -> Any:
+        """Apply an operator to the number; returns this, as long as nothing but the assignment needs the result."""
+        if k.observation.off:
+            value = self.holder[plain(self.key)] if isinstance(self.holder, np.ndarray) else self.value
+            return op.function(value, plain(operand))
+        is_element = isinstance(self.holder, np.ndarray)
+        if not (_is_number(operand) or isinstance(operand, ComputedNumber) or (
+                is_element and type(operand) is np.ndarray)):
+            return k.operator(op, self.read(k), operand)
+        if not is_element:
+            self.made = op.function(
+                self.value, operand.kusari_value if isinstance(operand, ComputedNumber) else operand)
+        self.op, self.operation, self.operand = op, op.function, operand
+        return self
 
 
 def of_attribute(k: Observer, x: Any, name: str) -> Counted | None:
@@ -184,8 +232,10 @@ def of_attribute(k: Observer, x: Any, name: str) -> Counted | None:
 
 
 def of_item(k: Observer, x: Any, key: Any) -> Counted | None:
-    """Return the number that is an item of a dictionary and about to be added to; None of anything else."""
+    """Return the number that is an item of a dictionary or an array and about to be added to; None of anything else."""
     o = k.observation
+    if type(x) is np.ndarray:
+        return Counted(x, key, None, "an element of an array") if operations.counts(k, x, key) else None
     if type(x) not in _COUNTING or type(key) not in (str, int) or not o.is_outside(x):
         return None
     return _of_entry(o, x, key, f"item {key!r} of a {type(x).__name__}")
@@ -200,14 +250,3 @@ def _of_entry(o: Observation, holder: dict[Any, Any], key: Any, what: str) -> Co
 
 def _is_number(x: Any) -> bool:
     return type(x) in (int, float) or isinstance(x, (np.integer, np.floating)) and not isinstance(x, ComputedNumber)
-
-
-def applied(k: Observer, op: str, native: Any, counted: Counted, operand: Any) -> Any:
-    """Apply an operator in place, which is ``native`` of Python's, to such a number."""
-    if k.observation.off:
-        return native(counted.value, plain(operand))
-    if not (_is_number(operand) or isinstance(operand, ComputedNumber)):
-        return k.inplace(op, counted.read(k.observation), operand)
-    made = native(counted.value, operand.kusari_value if isinstance(operand, ComputedNumber) else operand)
-    counted.made, counted.operation, counted.operand = made, native, operand
-    return counted

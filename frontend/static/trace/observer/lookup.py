@@ -25,6 +25,7 @@ from ...arrays import cards
 from ...computed_numbers import settled
 from ...guards.guard import MISSING
 from ...trees import SCALARS
+from ..copies.scope import stored_attributes
 from ..observation import Observation, is_ours
 from . import operations
 
@@ -167,9 +168,10 @@ def read_own(k: Observer, x: Any, name: str) -> Any:
             o.links[id(x)] = x
         if name in entries:
             value = entries[name]
-            if type(value) is np.ndarray and issubclass(type(x), Link) and name in x._persistent:
-                o.persistent(x, name, value)
-                return value
+            if type(value) is np.ndarray and issubclass(type(x), Link):
+                replaced = not o.is_stored(entries, name) and name in stored_attributes(getattr(k, "_code", None))
+                if name in x._persistent or replaced:
+                    return o.persistent(x, name, value, replaced)
             return o.entry(entries, name, value, f"{kind.__name__}.{name}", versioned)
         is_special = name.startswith("__") and name.endswith("__")
         if not is_special or issubclass(type(x), Link):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 import types
+import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -100,8 +101,8 @@ class Observer:
 
     def set_attr(self, x: Any, name: str, value: Any) -> None:
         """Store an attribute."""
-        if type(value) is not Counted:
-            lookup.write(self, x, name, value)
+        if type(value) is not Counted or not value.is_of(lookup.entries_in(x), name):
+            lookup.write(self, x, name, value if type(value) is not Counted else value.settled(self))
             return
         setattr(x, name, value.made)
         self._count(value)
@@ -113,8 +114,11 @@ class Observer:
 
     def set_item(self, x: Any, key: Any, value: Any) -> None:
         """Store an item."""
-        if type(value) is not Counted:
-            containers.write(self, x, key, value)
+        if type(value) is not Counted or not value.is_of(x, key):
+            containers.write(self, x, key, value if type(value) is not Counted else value.settled(self))
+            return
+        if type(x) is np.ndarray:
+            operations.add_to_element(self, x, key, value.operation, value.operand)
             return
         x[key] = value.made
         self._count(value)
@@ -140,13 +144,11 @@ class Observer:
 
     def binary(self, op: str, a: Any, b: Any) -> Any:
         """Apply a binary operator."""
-        return self.operator(BINARY[op], a, b)
+        return self.operator(BINARY[op], a, b) if type(a) is not Counted else a.applied(self, BINARY[op], b)
 
     def inplace(self, op: str, a: Any, b: Any) -> Any:
         """Apply a binary operator in place, where the operand has such a one."""
-        if type(a) is Counted:
-            return container_methods.applied(self, op, INPLACE[op].function, a, b)
-        return self.operator(INPLACE[op], a, b)
+        return self.operator(INPLACE[op], a, b) if type(a) is not Counted else a.applied(self, INPLACE[op], b)
 
     def unary(self, op: str, a: Any) -> Any:
         """Apply a unary operator."""
@@ -284,7 +286,9 @@ class Observer:
 
     def manager(self, x: Any) -> Any:
         """Return a context manager whose entrance and exit are observed."""
-        return x if self.observation.off else _Manager(self, x)
+        if self.observation.off:
+            return x
+        return _Silence(self.observation, x) if type(x) is warnings.catch_warnings else _Manager(self, x)
 
     # -- the rest -----------------------------------------------------------------------------------------------
 
@@ -354,6 +358,21 @@ def _settle_cell(cell: Any, value: Any) -> None:
             cell.cell_contents = settled(value, "a closure variable")
     except ValueError:  # it is empty
         pass
+
+
+class _Silence:
+    """A ``catch_warnings`` in place of the user's, which is no state that replays would set."""
+
+    def __init__(self, observation: Observation, x: Any) -> None:
+        self._observation, self._managed = observation, x
+
+    def __enter__(self) -> Any:
+        self._observation.silenced += 1
+        return self._managed.__enter__()
+
+    def __exit__(self, *error: Any) -> Any:
+        self._observation.silenced -= 1
+        return self._managed.__exit__(*error)
 
 
 class _Manager:

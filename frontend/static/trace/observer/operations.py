@@ -21,7 +21,7 @@ from ...arrays import cards, numpy_calls
 from ...arrays.captured import owner
 from ...arrays.picked import copied, is_mask
 from ...arrays.written import with_item
-from ...computed_numbers import ComputedNumber, numbers_in, plain, settled
+from ...computed_numbers import ComputedNumber, number_of, numbers_in, plain, settled
 from ...guards.guard import MISSING
 from ...trees import array_of
 from .. import numpy_nodes
@@ -269,6 +269,10 @@ def _refuse_write(k: Observer, array: Any, what: str) -> None:
         o.tape.read(array, what)
         return
     name = o.arrays.get(id(array), (None, None))[1]
+    if o.tape.written.is_kept(array):
+        o.note(f"the array {name or 'from outside'} changes after a function has read it that keeps it for its "
+               "gradient; give that function a copy")
+        return
     if name is None and o.tape.is_state(array):
         o.note("the elements of a persistent array are changed by NumPy, which replays would not repeat; assign to it "
                "what functions compute, or do it in a function decorated with static_code")
@@ -354,7 +358,7 @@ def set_attribute(k: Observer, x: Any, name: str, value: Any) -> None:
 
 def item(k: Observer, x: Any, key: Any) -> Any:
     """Read an item or a part of an array."""
-    tape = k.observation.tape
+    tape, key = k.observation.tape, _plain(key, "__getitem__()", np.integer)
     if is_mask(key) and not k.observation.off and (tape.is_value(x) or tape.is_value(key)) and (
             found := numpy_nodes.picked(tape, x, key)) is not None:
         return found
@@ -363,7 +367,8 @@ def item(k: Observer, x: Any, key: Any) -> Any:
 
 def set_item(k: Observer, x: Any, key: Any, value: Any) -> None:
     """Store an item or a part of an array."""
-    tape, value = k.observation.tape, _plain(value, "__setitem__()")
+    tape = k.observation.tape
+    value = value.kusari_array if isinstance(value, ComputedNumber) else _plain(value, "__setitem__()")
     key = _plain(key, "__setitem__()", np.integer)
     source = tape.picked.source(tape, key, value) if is_mask(key) and not k.observation.off else None
     if source is not None:
@@ -372,6 +377,27 @@ def set_item(k: Observer, x: Any, key: Any, value: Any) -> None:
         return
     _apply(k, _Operation("__setitem__()", operator.setitem, (x, key, value), written=(x,),
                          rewrite=lambda y: with_item(tape, y, key, value)))
+
+
+def counts(k: Observer, x: Any, key: Any) -> bool:
+    """Whether items of an array are elements that `add_to_element` may change: not such that stay constants, or views.
+    """
+    keys, is_outside = key if type(key) is tuple else (key,), _is_outside(k, x)
+    if len(keys) == x.ndim and all(isinstance(i, (int, np.integer)) and type(i) is not bool for i in keys):
+        return is_outside or k.observation.tape.is_value(x) or bool(numbers_in(keys)) and _is_own(k, x)
+    return is_outside and not k.observation.tape.is_value(x) and any(isinstance(i, (list, np.ndarray)) for i in keys)
+
+
+def add_to_element(k: Observer, x: Any, key: Any, operation: Callable[[Any, Any], Any], operand: Any) -> None:
+    """Change elements of an array in place."""
+    kind = None
+    if isinstance(operand, ComputedNumber):
+        kind, operand = operand.kusari_kind, operand.kusari_array
+
+    def fn(array: Any, key: Any, operand: Any) -> None:
+        array[key] = operation(array[key], operand if kind is None else number_of(kind, operand))
+    key = _plain(key, "__setitem__()", np.integer)
+    _apply(k, _Operation("__setitem__()", fn, (x, key, operand), written=(x,)))
 
 
 def iterate(k: Observer, x: Any) -> Iterable[Any]:
