@@ -216,9 +216,9 @@ class UpdateProgram:
              ) -> tuple[list[Value], list[tuple[Value, RuleStateBinding]], dict[int, Any]]:
         """Append the update to ``b``.
 
-        ``grads`` and ``params`` map ``id(parameter)`` to values; a gradient may be a `Mean`, and stays one where nothing
-        but the update reads it. Returns the hyperparameters' inputs, the states with their bindings, and the gradients
-        as the hooks left them.
+        ``grads`` and ``params`` map ``id(parameter)`` to values; a gradient may be a `Mean`, and stays one where
+        nothing but the update reads it. Returns the hyperparameters' inputs, the states with their bindings, and the
+        gradients as the hooks left them.
         """
         hyper_inputs: list[Value] = []
         states: list[tuple[Value, RuleStateBinding]] = []
