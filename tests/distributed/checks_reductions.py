@@ -188,7 +188,8 @@ def gradient_variables(models, k):
 def check_gradients_in_place_are_means(comm):
     looks = gradients, later_gradients, copied_gradients, gradient_variables
     for look in looks if comm.size == 2 else looks[:1]:  # others copy
-        for hook in (None, lambda: kusari.optimizer_hooks.GradientClipping(0.05)):
+        for hook in (None, lambda: kusari.optimizer_hooks.GradientClipping(0.05),
+                     lambda: kusari.optimizer_hooks.WeightDecay(0.01)):
             found = []
             for cls, shared in ((StaticRegression, True), (StaticRegression, False), (Regression, True)):
                 apart = Apart(cls, {"shared_memory": shared}, hook and hook())

@@ -218,7 +218,7 @@ class Run:
         """Return the parts of each bucket, in the order of ranks, where two ranks may read each other's; else None.
 
         Then a bucket is started without gradients, and what has been waited for may be read in all parts until this
-        rank begins again: a mean is the sum of parts times ``weight``. It holds as long as it ``is_in_place``.
+        rank begins again. It holds as long as it ``is_in_place``.
         """
         comm = self._reduction.comm
         region = comm.known_region(self._nbytes)
@@ -238,11 +238,6 @@ class Run:
     def rank(self) -> int:
         """Which of the parts is this rank's."""
         return self._reduction.comm.rank
-
-    @property
-    def weight(self) -> float:
-        """The share of each rank in a mean."""
-        return 1 / self._reduction.comm.size
 
     def spans(self, k: int) -> list[tuple[int, int]]:
         """Return where in its bucket each gradient begins and ends."""

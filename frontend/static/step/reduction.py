@@ -25,7 +25,7 @@ from kusari.ir.symbol import expr_of
 
 from ..trace.bindings import ArrayBinding
 
-__all__ = ["ENDS", "START", "StepReduction", "Sum", "sums", "under_way"]
+__all__ = ["ENDS", "START", "StepReduction", "Mean", "means_alike", "under_way"]
 
 
 def _begin(attrs: Any) -> tuple[Any, ...]:
@@ -62,29 +62,28 @@ ENDS = (FINISH, WAIT)
 
 
 @dataclass(frozen=True, eq=False)
-class Sum:
-    """A gradient before it is computed: the sum of ``parts``, times ``weight``."""
+class Mean:
+    """A gradient before it is computed: the mean of ``parts``, of which there are one or two."""
 
     parts: tuple[Value, ...]
-    weight: float = 1.0
 
     def formula(self, parts: Sequence[Any]) -> Any:
-        """The sum of symbols for the parts."""
-        total = reduce(operator.add, parts)
-        return total if self.weight == 1 else total * self.weight
+        """The mean of symbols for the parts."""
+        # A product might be one operation with an addition behind it: it rounds otherwise than a mean that was written.
+        return reduce(operator.add, parts) / len(parts) if len(parts) > 1 else parts[0]
 
     def value(self, b: Builder) -> Value:
-        """Append the sum."""
+        """Append the mean."""
         return b.map(expr_of(self.formula([Symbol(Arg(i)) for i in range(len(self.parts))])), *self.parts)
 
 
-def sums(b: Builder, grads: Sequence[Value | Sum]) -> list[Sum]:
-    """Return gradients as sums of as many parts each, so that one formula has all of them."""
-    if all(isinstance(g, Sum) for g in grads):
-        found = [g for g in grads if isinstance(g, Sum)]
-        if len({(len(g.parts), g.weight) for g in found}) == 1:
+def means_alike(b: Builder, grads: Sequence[Value | Mean]) -> list[Mean]:
+    """Return gradients as means of as many parts each, so that one formula has all of them."""
+    if all(isinstance(g, Mean) for g in grads):
+        found = [g for g in grads if isinstance(g, Mean)]
+        if len({len(g.parts) for g in found}) == 1:
             return found
-    return [Sum((g.value(b) if isinstance(g, Sum) else g,)) for g in grads]
+    return [Mean((g.value(b) if isinstance(g, Mean) else g,)) for g in grads]
 
 
 class StepReduction:
@@ -105,7 +104,7 @@ class StepReduction:
         return self._parts is None or self._reduction.is_in_place
 
     def nodes(self, grads: Mapping[int, Value], nodes: Sequence[Node], first: int,
-              ) -> tuple[list[Node], dict[int, Value | Sum]]:
+              ) -> tuple[list[Node], dict[int, Value | Mean]]:
         """Return nodes with those of the reduction among them, and the means.
 
         ``grads`` maps ``id(parameter)`` to gradients; the backward begins with the node number ``first``.
@@ -122,13 +121,13 @@ class StepReduction:
             begin = max(begin, last)
         behind: dict[int, list[Node]] = {begin: [Node(BEGIN, (), (), {"reduction": reduction})]}
         finishing: list[list[Node]] = []
-        means: dict[int, Value | Sum] = dict(grads)
+        means: dict[int, Value | Mean] = dict(grads)
         last = begin
         for k, (members, own) in enumerate(zip(reduction.buckets, every, strict=True)):
             places = [max(begin, made.get(v, -1)) for v in own]
             last = max([last, *places])
             attrs = {"reduction": reduction, "bucket": k, "in_place": self._parts is not None}
-            found: Sequence[Value | Sum]
+            found: Sequence[Value | Mean]
             if self._parts is None:
                 found = values = [Value(tensor_type(v.tensor.dtype, v.shape), "mean") for v in own]
                 finish = [Node(FINISH, (), tuple(values), attrs)]
@@ -150,7 +149,7 @@ class StepReduction:
             result += [node, *behind.get(i, ())]
         return [*result, *(node for finish in finishing for node in finish)], means
 
-    def _shared(self, k: int, own: Sequence[Value]) -> tuple[list[Value], Value, list[Sum], list[Node]]:
+    def _shared(self, k: int, own: Sequence[Value]) -> tuple[list[Value], Value, list[Mean], list[Node]]:
         """Return states for the gradients of a bucket, one for those of the other process, the means, and views of it.
         """
         reduction, b = self._reduction, Builder("gradients")
@@ -158,11 +157,11 @@ class StepReduction:
         mine, theirs = self._parts[k][reduction.rank], self._parts[k][1 - reduction.rank]
         other = self._state(theirs, "other_gradients")
         written: list[Value] = []
-        found: list[Sum] = []
+        found: list[Mean] = []
         for grad, (at, end) in zip(own, reduction.spans(k), strict=True):
             written.append(self._state(mine[at:end].reshape(grad.shape), "own_gradient"))
             parts = [written[-1], b.reshape(b.part(other, at, end), grad.shape)]
-            found.append(Sum(tuple(parts if reduction.rank == 0 else reversed(parts)), reduction.weight))
+            found.append(Mean(tuple(parts if reduction.rank == 0 else reversed(parts))))
         return written, other, found, b.nodes
 
     def _state(self, array: Any, hint: str) -> Value:

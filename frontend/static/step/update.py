@@ -27,7 +27,7 @@ from ..replay.arguments import Arguments, arguments_of
 from ..trace.bindings import ParameterBinding
 from .loss_scaling import Scaling, chosen, emit_finite, settle
 from .patience import Patience
-from .reduction import Sum, sums
+from .reduction import Mean, means_alike
 from .rule_groups import Group, RuleStateBinding, StatedHook, clocks, holding, same_entries, settings, updated_by
 from .taken_over import HOOKS, STEP, UPDATE, Conditions, Looks
 
@@ -216,13 +216,13 @@ class UpdateProgram:
              ) -> tuple[list[Value], list[tuple[Value, RuleStateBinding]], dict[int, Any]]:
         """Append the update to ``b``.
 
-        ``grads`` and ``params`` map ``id(parameter)`` to values; a gradient may be a `Sum`, and stays one where nothing
-        but the update reads it. Returns the hyperparameters' inputs, the states with their bindings, and the gradients
-        as the hooks left them.
+        ``grads`` and ``params`` map ``id(parameter)`` to values; a gradient may be a `Mean`, and stays one where
+        nothing but the update reads it. Returns the hyperparameters' inputs, the states with their bindings, and the
+        gradients as the hooks left them.
         """
         hyper_inputs: list[Value] = []
         states: list[tuple[Value, RuleStateBinding]] = []
-        grads = {i: g.value(b) if isinstance(g, Sum) and self.changes_gradients else g for i, g in grads.items()}
+        grads = {i: g.value(b) if isinstance(g, Mean) and self.changes_gradients else g for i, g in grads.items()}
         self.more = []
         every: Value | None = None
         if self.scaling is not None and self.scaling.dynamic:
@@ -278,7 +278,7 @@ class UpdateProgram:
         names = tuple(group.rule._state)
         first = len(shared) + len(asked)
         widened = group.inner != group.dtype and not group.wide
-        grads = sums(b, [one["grad"] for one in own])
+        grads = means_alike(b, [one["grad"] for one in own])
         behind = 1 + len(grads[0].parts)  # the parameter and the parts of its gradient
         symbols = [Symbol(Arg(first + i)) for i in range(behind + len(names))]
         wide = [cast(s, group.inner) for s in symbols] if widened else symbols
