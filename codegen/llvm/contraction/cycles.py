@@ -11,7 +11,7 @@ from ...target import Target
 from .operand import Matrices
 
 MOST_TILE_ROWS = 14
-_MOST_VECTORS = 8  # of a row of a tile
+MOST_TILE_VECTORS = 8  # of a row of a tile
 LINE_BYTES = 64    # a cache line
 
 
@@ -54,7 +54,7 @@ def tile_heights(target: Target, columns: int, highest: int, taken: int = 0) -> 
 
     No tile is higher than ``highest`` rows; ``taken`` registers hold something else.
     """
-    for vectors in range(1, min(columns, _MOST_VECTORS) + 1):
+    for vectors in range(1, min(columns, MOST_TILE_VECTORS) + 1):
         most = min(tile_rows(target, vectors, taken), highest)
         yield vectors, range(max(1, most - 4), most + 1)
 

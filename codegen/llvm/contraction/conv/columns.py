@@ -17,7 +17,7 @@ from ...text.array import Array
 from ...text.emitter import Emitter, Index
 from ...text.tiles import each_tile
 from ...text.types import vector
-from ..cycles import MOST_TILE_ROWS, step_cycles, tile_heights
+from ..cycles import MOST_TILE_ROWS, MOST_TILE_VECTORS, step_cycles, tile_heights
 from ..epilogue import Epilogue
 from ..tile import Factors
 from .geometry import panels_of, whole_image
@@ -49,7 +49,7 @@ def choose(spec: ConvSpec, target: Target) -> ColumnShape:
     add = 2.0 + piece if spec.out[-1] % piece else ADD_CYCLES  # with a mask two more than lanes
     copied = spec.n * spec.features * -(-spec.positions // width)
     found: list[ColumnShape] = []
-    for vectors, heights in tile_heights(target, 8, min(MOST_TILE_ROWS, rows)):
+    for vectors, heights in tile_heights(target, MOST_TILE_VECTORS, min(MOST_TILE_ROWS, rows)):
         samples, blocks, panels = panels_of(spec.n, spec.positions, vectors * width, width)
         for height in heights:
             tiles = -(-rows // height) * last

@@ -19,7 +19,7 @@ from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Emitter, Index
 from ...text.tiles import count_tiles, even_tiles, full_tiles, lanes_in, tiles_in
-from ..cycles import MOST_TILE_ROWS, step_cycles, tile_heights
+from ..cycles import MOST_TILE_ROWS, MOST_TILE_VECTORS, step_cycles, tile_heights
 from ..epilogue import Finisher, is_heavy
 from ..tile import Factors
 from ..writer import whole_lines
@@ -56,7 +56,7 @@ def choose(spec: ConvSpec, target: Target) -> PanelShape:
     found: list[PanelShape] = []
     depth = sum(len(p.taps) for p in g.parts) / len(g.parts) * g.depth
     positions = max(prod(p.extents) for p in g.parts)
-    for vectors, heights in tile_heights(target, 8, 8 if conflict else MOST_TILE_ROWS):
+    for vectors, heights in tile_heights(target, MOST_TILE_VECTORS, 8 if conflict else MOST_TILE_ROWS):
         samples, blocks, panels = panels_of(spec.n, positions, vectors * width, width)
         runs = sum(-(-p.extents[-1] // width) * prod(p.extents[:-1]) for p in g.parts) / len(g.parts)
         gather = GATHER_CYCLES * runs * samples * blocks * depth
