@@ -5,7 +5,8 @@
   python benchmarks/public_models.py --list                           names, and the repositories they need
 
 ``--root`` has the checkouts as ``OWNER/NAME``. Each row runs in a process of its own, under the alias ``chainer``, on
-one thread unless KUSARI_NUM_THREADS and OPENBLAS_NUM_THREADS say otherwise; a repository that is not there is passed over with a word.
+one thread unless KUSARI_NUM_THREADS and OPENBLAS_NUM_THREADS say otherwise; a repository that is not there is passed
+over with a word.
 
 A row is a model with its loss. Two instances with equal parameters take the same steps of SGD on the same data; one of
 them has its loss decorated. Ratios are processor time define-by-run / compiled, the median of rounds in which both take

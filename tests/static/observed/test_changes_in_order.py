@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from static.changing import add_row, named
 from static.observed.harness import Rows
+from static.rows_of_test_programs import add_row, named
 
 import kusari
 import kusari.functions as F
