@@ -352,6 +352,14 @@ def warnings_that_are_recorded(decorate: Any) -> Any:
 
 
 @ROWS.replays
+def the_shape_of_a_weight(decorate: Any) -> Any:
+    def body(self: Any, x: Any) -> Any:
+        return F.tanh(self.l(x)) / self.l.W.array.shape[1] + self.l.W.data.size
+    model = build(decorate(body))
+    return lambda i, x: model(x)
+
+
+@ROWS.replays
 def a_log_of_norms(decorate: Any) -> Any:
     def body(self: Any, x: Any) -> Any:
         h = F.tanh(self.l(x))
