@@ -22,7 +22,7 @@ OFTEN_CALLS = 6          # after which others are traced: compiling takes as lon
 MAX_SCHEDULES = 256      # per owner: beyond that the least recently used one goes
 MAX_OTHER_SCHEDULES = 4  # per signature, for guards that may hold again
 MAX_REASONS = 8          # of retraces, kept per signature for ``explain``
-MOST_FAULTS = 2          # after which another fault is for good, though the call has stored something
+MOST_FAULTY_TRACES = 2   # after which another fault is for good, though the call has stored something
 MOST_WASTED_TRACES = 6   # in a row, never replayed, before a function falls back
 
 
@@ -178,7 +178,7 @@ class ScheduleCache:
         So does a first call that initializes. ``guards`` are those of what was read before the fault.
         """
         stored = any(isinstance(g, Entry) and not g.holds() for g in guards)
-        return stored and not self.waste(key, True) and self._wasted[key] <= MOST_FAULTS
+        return stored and not self.waste(key, True) and self._wasted[key] <= MOST_FAULTY_TRACES
 
     def waste(self, key: Any, wasted: bool) -> bool:
         """Count one more trace for ``key``; returns whether that has become pointless."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .numpy_nodes import make_changes
+
 if TYPE_CHECKING:
     from .recorder import Tape
 
@@ -55,8 +57,12 @@ class Given:
         self._arrays = [(v._array, v._array.tobytes()) for v in inputs if type(v._array) is np.ndarray]
 
     def expect(self, tape: Tape, label: str) -> None:
-        """Note a fault if one has changed: replays change a copy, and others may read the array, then or later."""
+        """Note a fault if one has changed: replays change a copy, and others may read the array, then or later.
+
+        What the call has changed outside so far comes before the function, which is recorded next.
+        """
         for array, content in self._arrays:
             if array.tobytes() != content and not tape.written.is_outside(array):
                 tape.note_at_user(f"{label} changes an array that it is given, which others may read; let it change a "
                                   "copy")
+        make_changes(tape)

@@ -198,9 +198,10 @@ def make_changes(tape: Tape) -> None:
             tape.written.changed(effect)
 
 
-def look_again(tape: Tape) -> None:
-    """Record that arrays which were changed have the elements that a function of the user's has left there."""
-    for effect in tape.written.early():
+def look_again(tape: Tape, of_user: Any) -> None:
+    """Record that arrays which were changed have the elements that a function of the user's, if it is one, has left.
+    """
+    for effect in () if of_user is None else tape.written.early():
         memory = owner(effect.array())
         made = memory.copy()
         tape.append(LOOK, (), (made,), {"effect": effect})
@@ -335,7 +336,8 @@ _BY_SHAPE = {"rand": "random_sample", "randn": "standard_normal"}
 _PARAMETERS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("random_sample", "random", "standard_normal", "standard_exponential", "standard_cauchy"), ()),
     **dict.fromkeys(("normal", "laplace", "gumbel", "logistic"), ("loc", "scale")), "uniform": ("low", "high"),
-    "randint": ("low", "high"), "binomial": ("n", "p"), "exponential": ("scale",), "rayleigh": ("scale",),
+    **dict.fromkeys(("randint", "random_integers"), ("low", "high")),
+    "binomial": ("n", "p"), "exponential": ("scale",), "rayleigh": ("scale",),
     "poisson": ("lam",), "geometric": ("p",), "beta": ("a", "b"), "gamma": ("shape", "scale"),
     "lognormal": ("mean", "sigma"), "standard_gamma": ("shape",), "chisquare": ("df",), "choice": ("a",)}
 RANDOM = PRIMITIVES["random"]

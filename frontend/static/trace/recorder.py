@@ -37,7 +37,7 @@ from ..trees import array_of
 from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding, is_lazy
 from .contents import Contents, Given
 from .net import Net
-from .numpy_nodes import look_again, make_changes, taken_out, told
+from .numpy_nodes import look_again, taken_out, told
 from .observation import NOT_DRAWN_AGAIN, Observation
 from .ops import held_arrays, op_of, pristine, runs_users_python, static_attributes
 from .python_nodes import record_report
@@ -124,8 +124,6 @@ class Tape:
         values = tuple([v for x in inputs if (v := self.value_of(x, function.label)) is not None])
         if self.fault is not None or len(values) < len(inputs):
             return
-        if of_user is not None:
-            make_changes(self)
         self.written.applied(self, function, inputs, outputs, of_user is not None)
         record = getattr(function, "record", None)
         if record is not None:
@@ -136,8 +134,7 @@ class Tape:
             attrs |= {"on_card": True} if is_cupy_array(outputs[0]._array) else {}
             attrs |= {"held": tuple(held)} if held else {}
             self.append(op, (*values, *held.values()), outputs, attrs)
-            if of_user is not None:
-                look_again(self)
+            look_again(self, of_user)
             if self.observation is not None and not op.is_opaque:
                 self.aliases.made([(v, x._array) for v, x in zip(values, inputs, strict=True)],
                                  [(v, y._array) for y in outputs if (v := self.known(y._array)) is not None])

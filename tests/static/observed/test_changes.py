@@ -351,7 +351,7 @@ class Seeing(kusari.FunctionNode):
         return grad_outputs[0] * 1,
 
 
-@ROWS.falls_back("is run by Python after the call has changed")
+@ROWS.replays
 def numbers_that_functions_see(decorate: Any) -> Any:
     def f(self: Any, x: Any) -> Any:
         self.n += 1
@@ -360,7 +360,7 @@ def numbers_that_functions_see(decorate: Any) -> Any:
     return lambda i, x: (model(x), model.n)
 
 
-@ROWS.falls_back("is run by Python after the call has changed")
+@ROWS.replays
 def arrays_that_functions_see(decorate: Any) -> Any:
     def f(self: Any, x: Any) -> Any:
         self.a += x[0]

@@ -370,16 +370,21 @@ _OF_DATACLASSES = frozenset(("__init__", "__eq__", "__repr__", "__hash__", "__lt
                              "__setattr__", "__delattr__"))
 
 
+def _of_numpy(k: Observer, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return an array or a number of NumPy's class ``cls``."""
+    if issubclass(cls, np.floating) and len(args) == 1 and not kwargs and isinstance(args[0], ComputedNumber):
+        return operations.look(k, cls, args[0].kusari_array, f"{cls.__name__}()")
+    return operations.function(k, cls, args, kwargs)
+
+
 def construct(k: Observer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return ``cls(*args, **kwargs)``, observed."""
     o = k.observation
     handler = TYPES.get(cls)
     if handler is not None:
         return handler(k, *args, **kwargs)
-    if issubclass(cls, np.floating) and len(args) == 1 and not kwargs and isinstance(args[0], ComputedNumber):
-        return operations.look(k, cls, args[0].kusari_array, f"{cls.__name__}()")
     if issubclass(cls, np.ndarray) or issubclass(cls, np.generic):
-        return operations.function(k, cls, args, kwargs)
+        return _of_numpy(k, cls, args, kwargs)
     meta = type(cls)
     of_meta = lookup.find(k, meta, "__call__") if meta is not type else type.__call__
     if isinstance(of_meta, types.FunctionType):

@@ -332,7 +332,8 @@ def attribute(k: Observer, x: Any, name: str) -> Any:
         o = k.observation
         if name in ("shape", "dtype", "ndim", "size") and not o.off and x not in o.tape.constants and (
                 o.owns(x) or o.tape.is_taken(x)):
-            o.attribute(o.tape.parameter_of(x) or x, name, value, f"the {name} of an array")
+            parameter = o.tape.parameter_of(x)
+            o.attribute(x if parameter is None else parameter, name, value, f"the {name} of an array")
         return value
     found = getattr(type(x), name, MISSING)
     if isinstance(found, types.FunctionType | property):
