@@ -221,8 +221,8 @@ class Entry(Guard):
 
 def type_of_array(entries: Any, name: str) -> Any:
     """Return the class, dtype and shape of an array in a namespace; None if there is none."""
-    x = entries.get(name)
-    return (type(x), x.dtype, x.shape) if isinstance(x, np.ndarray) else None
+    x: Any = entries.get(name)
+    return (type(x), x.dtype, x.shape) if issubclass(type(x), np.ndarray) else None
 
 
 class EntryType(Entry):

@@ -105,8 +105,7 @@ class Tape:
 
     def after(self, template: FunctionNode, function: FunctionNode, inputs: Any, outputs: Any) -> None:
         """Called when ``function`` has made its outputs."""
-        if self.observation is not None and self._has_drawn():
-            self.draws = True
+        self.draws |= self.observation is not None and self._has_drawn()
         if (of_user := self._given.pop(id(template), None)) is not None:
             self.net.unobserved -= 1
             of_user.expect(self, function.label)
@@ -214,11 +213,14 @@ class Tape:
     def read(self, array: Any, what: str) -> None:
         """Called when anything but a function looks at the elements of an argument or a parameter."""
         if self.computed.has(array):
-            self.note(taken_out(what))
+            self._taken_out(what)
         kind = "a parameter" if id(array) in self._taken else (
             "an argument" if any(owner(array) is owner(array_of(x)) for x in self._leaves) else "a computed array")
         self.note(f"{what} reads elements of {kind}, and replays would not read again; use functions instead (shapes "
                   "and dtypes may be read freely), or do it outside the static function")
+
+    def _taken_out(self, what: str) -> None:
+        self.note(taken_out(what))
 
     def escape(self, variable: Variable, what: str) -> None:
         """Called when user code takes the data out of a Variable."""
@@ -228,7 +230,7 @@ class Tape:
             return
         if id(variable._array) in self._values or (
                 self.observation is not None and variable._array not in self.constants):
-            self.note(taken_out(what))
+            self._taken_out(what)
 
     report = record_report  # called by ``kusari.report``
 
