@@ -11,6 +11,8 @@ import hashlib
 import re
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from kusari.ir import Facts, Instruction, Kernel
@@ -24,12 +26,13 @@ _LINES = re.compile(
     r"|call <\d+ x \w+> @llvm\.fma\.\w+\((?:<\d+ x \w+> %\w+(?:, )?){3}\))"
     r"(?:(?P<index>(?:add|sub|mul)(?: nsw)? i64 |udiv i64 |icmp \w+ i64 |phi i64 )|(?P<address>getelementptr )"
     r"|(?P<typed>select i1 \S+ i64 |call ))?.*$", re.MULTILINE)
+_INTEGERS = {"index": r"(?<=[ \[])-?\d+(?=[,\]]|$)", "address": r"(?<=i64 )-?\d+$",
+             "typed": r"(?<=i64 )-?\d+(?=[,)]|$)", None: r"(?!)"}
 _OTHERS = (r"|<i1 (?:true|false)(?:, i1 (?:true|false))+>"
            r"|<(?P<ty>float|double) (?P<hex>0x[0-9A-F]{16})(?:, (?P=ty) (?P=hex))+>"
            r"|(?<= )0x[0-9A-F]{16}(?=[,)]|$)")
-_TOKENS = {name: re.compile(pattern + _OTHERS) for name, pattern in {
-    "index": r"(?<=[ \[])-?\d+(?=[,\]]|$)", "address": r"(?<=i64 )-?\d+$", "typed": r"(?<=i64 )-?\d+(?=[,)]|$)",
-    None: r"(?!)"}.items()}
+_TOKENS = {(rule, others): re.compile(pattern + _OTHERS * others)
+           for rule, pattern in _INTEGERS.items() for others in (False, True)}
 
 
 class Kind(NamedTuple):
@@ -53,9 +56,9 @@ class Lifted(NamedTuple):
     numbers: tuple[int, ...]
 
     @property
-    def skeleton(self) -> str:
-        """A digest of everything but the numbers."""
-        return hashlib.sha256("\0".join((*self.pieces, repr(self.kinds))).encode()).hexdigest()
+    def skeleton(self) -> tuple[tuple[str, ...], tuple[Kind, ...]]:
+        """Everything but the numbers."""
+        return self.pieces, self.kinds
 
 
 def lift(kernel: Kernel) -> Lifted:
@@ -68,31 +71,39 @@ def lift(kernel: Kernel) -> Lifted:
     at = 0
     for line in _LINES.finditer(text):
         rule, work = line.lastgroup, line[0]
-        if rule is None and "0x" not in work and "<i1 " not in work:
+        others = "0x" in work or "<i1 " in work
+        if rule is None and not others:
             continue
         if rule == "typed" and "x i64>" in work:
             rule = None
-        for found in _TOKENS[rule].finditer(work):
-            if (number := _number(found, work)) is not None:
-                pieces.append(text[at:line.start() + found.start()])
-                at = line.start() + found.end()
+        start = line.start()
+        for found in _TOKENS[rule, others].finditer(work):
+            token = found[0]
+            number = _other(token, work) if token[0] == "<" or token[1:2] == "x" else (_INDEX, int(token))
+            if number is not None:
+                pieces.append(text[at:start + found.start()])
+                at = start + found.end()
                 kinds.append(number[0])
                 numbers.append(number[1])
     return Lifted((*pieces, text[at:]), tuple(kinds), tuple(numbers))
 
 
-def _number(found: re.Match[str], line: str) -> tuple[Kind, int] | None:
-    """The kind and value of a literal in an instruction; None for one that stays."""
-    token = found[0]
-    if token.startswith("<i1"):
-        count, width = token.count("true"), token.count("i1")
-        return (Kind("i1", width), count) if token.rfind("true") < token.find("false") or count == width else None
-    if token.startswith("<"):
-        return Kind(found["ty"], token.count(",") + 1), int(found["hex"], 16)
-    if token.startswith("0x"):
-        single = "float" in line
-        return None if single == ("double" in line) else (Kind("float" if single else "double"), int(token, 16))
-    return _INDEX, int(token)
+def _other(token: str, line: str) -> tuple[Kind, int] | None:
+    """The kind and value of a literal of an instruction that is no integer; None for one that stays."""
+    if token[0] == "<":
+        return _lanes(token)
+    single = "float" in line
+    return None if single == ("double" in line) else (Kind("float" if single else "double"), int(token, 16))
+
+
+@lru_cache(maxsize=1024)
+def _lanes(token: str) -> tuple[Kind, int] | None:
+    """The same of a vector."""
+    element, _, first = token[1:token.find(",")].partition(" ")
+    if element != "i1":
+        return Kind(element, token.count(",") + 1), int(first, 16)
+    count, width = token.count("true"), token.count("i1")
+    return (Kind("i1", width), count) if token.rfind("true") < token.find("false") or count == width else None
 
 
 class Form:
@@ -112,9 +123,9 @@ class Form:
             known.setdefault((kind, row), len(known)) if len(set(row)) > 1 or 0 < row[0] < kind.width else -1
             for kind, row in zip(self.first.kinds, rows, strict=True)]
         self._kinds = [kind for kind, _ in known]
-        self._text = self._write()
-        self.symbol = f"{about}_any_{hashlib.sha256(self._text.encode()).hexdigest()[:12]}"
-        self._text = self._text.replace("@any", f"@{self.symbol}")
+        text = self._write()
+        self.symbol = f"{about}_any_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        self._kernel = Kernel("llvm", self.symbol, text.replace("@any", f"@{self.symbol}"))
 
     @property
     def count(self) -> int:
@@ -137,8 +148,7 @@ class Form:
 
     def kernel(self, facts: Facts) -> Kernel:
         """Return the kernel of the form for an instance with these facts."""
-        return Kernel("llvm", self.symbol, self._text, facts.scratch, facts.flops, facts.bytes, facts.serial,
-                      facts.shared)
+        return self._kernel.with_facts(replace(facts, symbol=self.symbol))
 
     def _write(self) -> str:
         parts = [self.first.pieces[0]]

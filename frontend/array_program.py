@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kusari.ir import CASTS, SCALARS, Arg, Call, Expr, Node, Value, fold, used_args, walk
-from kusari.ir.primitives import line_index
+from kusari.ir import CASTS, SCALARS, Arg, Call, Expr, Lit, Node, Value, fold, used_args, walk
+from kusari.ir.primitives import common_shape, line_index
 
 from .symbolic import masked
 
@@ -123,31 +123,27 @@ class _Calls:
         if len({r[1] for r in operands}) == 1:
             expr = fold(expr, lambda e: e, lambda fn, xs: _product(fn, xs, operands))
         done: dict[Any, _Result] = {}
-        samples: dict[Any, Any] = {}
         for e in walk(expr):
             if isinstance(e, Arg):
                 done[e] = operands[e.index]
-                samples[e] = np.ones(1, done[e][1])
             elif not isinstance(e, Call):
                 key = (type(e.value), repr(e.value))
                 if key not in self._known:
                     self._known[key] = self._number(None, ())
                     self.literals[self._known[key][0]] = e.value
-                done[e], samples[e] = self._known[key], e.value
+                done[e] = self._known[key]
             else:
                 reads = [done[a] for a in e.args]
-                with np.errstate(all="ignore"):
-                    samples[e] = SCALARS[e.fn].apply(np, *[samples[a] for a in e.args])
-                shape = np.broadcast_shapes(*[r[2] for r in reads])
                 key = (e.fn, *[r[0] for r in reads])
                 if key not in self._known:
                     fn = _function(e.fn, e, reads)
+                    dtype = _dtype(e.fn, *[a if isinstance(a, Lit) else done[a][1] for a in e.args])
+                    shape = common_shape(*[r[2] for r in reads])
                     if e.fn == "add" and not self._put.keys().isdisjoint(key[1:]) and reads[0][1:] == reads[1][1:]:
                         reads = sorted(reads, key=lambda r: r[0] in self._put)
                         axis, put = self._put[reads[1][0]]
                         fn, reads = _AddAt(axis), [reads[0], *put]
-                    self._known[key] = self._call(fn, reads, np.asarray(samples[e]).dtype, shape,
-                                                  folds=prod(shape) <= MOST_FOLDED_ELEMENTS)
+                    self._known[key] = self._call(fn, reads, dtype, shape, folds=prod(shape) <= MOST_FOLDED_ELEMENTS)
                 done[e] = self._known[key]
         return done[expr]
 
@@ -167,6 +163,14 @@ class _Calls:
         return found
 
 
+@lru_cache(maxsize=4096)
+def _dtype(fn: str, *operands: Any) -> np.dtype[Any]:
+    """The dtype that a scalar function has of literals and of arrays of certain dtypes."""
+    with np.errstate(all="ignore"):
+        return np.asarray(SCALARS[fn].apply(np, *[x.value if isinstance(x, Lit) else np.ones(1, x)
+                                                  for x in operands])).dtype
+
+
 def _product(fn: str, xs: Sequence[Expr], operands: Sequence[_Result]) -> Expr:
     """A call; the factors of a product are multiplied smallest first."""
     if fn != "multiply":
@@ -174,7 +178,7 @@ def _product(fn: str, xs: Sequence[Expr], operands: Sequence[_Result]) -> Expr:
     sizes: list[tuple[int, Expr]] = []
     for factor in (f for x in xs for f in (x.args if isinstance(x, Call) and x.fn == "multiply" else (x,))):
         shapes = [operands[i][2] for i in used_args(factor)]
-        sizes.append((prod(np.broadcast_shapes(*shapes)), factor))
+        sizes.append((prod(common_shape(*shapes)), factor))
     if len({n for n, _ in sizes}) == 1:
         return Call(fn, tuple(xs))
     factors = [f for _, f in sorted(sizes, key=lambda row: row[0])]

@@ -135,6 +135,7 @@ class Formula:
         self._function = function
         self._origins = origins  # of detached values
         self._derivatives: dict[Any, Derivative] = {}
+        self._derived: dict[Any, tuple[Formula, dict[Value, int | None], tuple[int | None, ...]]] = {}
         self._kernels: dict[Node, Any] = {}  # of a card
 
     @classmethod
@@ -207,6 +208,8 @@ class Formula:
     def _derive(self, indexes: tuple[int, ...],
                 given: tuple[bool, ...]) -> tuple[Formula, dict[Value, int | None], tuple[int | None, ...]]:
         """The formula of gradients, the values that it reads (with a number: gradients of outputs), and the results."""
+        if (known := self._derived.get((indexes, given))) is not None:
+            return known
         b = _Tracer(self.nodes, self._origins)
         gys = [Value(v.type) if flag else None for v, flag in zip(self.outputs, given, strict=True)]
         wanted = [self.inputs[i] for i in indexes]
@@ -242,7 +245,9 @@ class Formula:
             env.update((v, y) for v, y in zip(n.outputs, results, strict=True) if v not in env)
         formula = Formula(f"{self.label}Grad", inputs, again.nodes, tuple([env[v] for v in made]))
         number = {v: i for i, v in enumerate([*made, *read])}
-        return formula, read, tuple([None if g is None else number[g] for g in found])
+        results = tuple([None if g is None else number[g] for g in found])
+        self._derived[indexes, given] = formula, read, results
+        return formula, read, results
 
 
 def _gradients(b: _Tracer, function: Structured | None, inputs: Sequence[Value], nodes: Sequence[Node],

@@ -78,6 +78,7 @@ def walk(expr: Expr) -> tuple[Expr, ...]:
     return tuple(seen)
 
 
+@lru_cache(maxsize=4096)
 def used_args(expr: Expr) -> tuple[int, ...]:
     """Return the sorted indices of the inputs that ``expr`` reads."""
     return tuple(sorted({e.index for e in walk(expr) if isinstance(e, Arg)}))

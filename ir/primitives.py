@@ -13,6 +13,7 @@ from .op import Attrs, Op, Trait
 from .types import TensorType, Type
 
 PRIMITIVES: dict[str, Op] = {}
+_PLAIN = frozenset((int, str))
 
 
 def freeze(x: Any) -> Any:
@@ -24,6 +25,8 @@ def freeze(x: Any) -> Any:
         return tuple(sorted((k, freeze(v)) for k, v in items.items()))
     if isinstance(x, (list, tuple)):
         parts = cast("list[Any]", x)
+        if _PLAIN.issuperset(map(type, parts)):  # as in a shape
+            return tuple(parts)
         return tuple([freeze(v) for v in parts])
     if isinstance(x, np.ndarray):
         array = cast("np.ndarray[Any, Any]", x)

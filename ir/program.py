@@ -122,6 +122,12 @@ class Kernel:
         """Whether one thread does all the work."""
         return self.facts.serial
 
+    def with_facts(self, facts: Facts) -> Kernel:
+        """Return the same kernel for work with other ``facts``."""
+        found = self.of_key(self.language, self.key, lambda: self)
+        found._text, found._facts = self.text, facts
+        return found
+
     def adopt_facts(self, facts: Facts) -> None:
         """Adopt the ``facts`` of a kernel with the same key, unless this one has its own."""
         if self._facts is None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -139,6 +139,7 @@ def tree_of(formula: Formula, count: int) -> Expr:
     return expr_of(formula(*[Symbol(Arg(i)) for i in range(count)]))
 
 
+@lru_cache(maxsize=4096)
 def derivative(expr: Expr, wrt: int, gy: Expr) -> Expr | None:
     """Return the gradient of ``expr`` with respect to input ``wrt``, given the gradient ``gy`` of its value.
 

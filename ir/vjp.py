@@ -7,7 +7,7 @@ a sum is not spread over what was added up until something needs all its element
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from math import prod
 from typing import Any
 
@@ -127,6 +127,7 @@ def _map(b: Builder, node: Node, gys: Gradients, wanted: Sequence[bool]) -> Grad
     return found
 
 
+@lru_cache(maxsize=4096)
 def _with_result(tree: Expr, old: Expr, new: Expr) -> Expr:
     done: dict[Expr, Expr] = {}
     for e in walk(tree):
