@@ -87,17 +87,18 @@ typedef ulong u64;
 typedef float f32;
 typedef double f64;
 FUNCTION f32 half_to_float(u16 bits) {
-    return vload_half(0, (const half *)&bits);
+    u8 bytes[2] __attribute__((aligned(2))) = {(u8)bits, (u8)(bits >> 8)};
+    return vload_half(0, (const half *)bytes);
 }
 FUNCTION u16 float_to_half(f32 x) {
-    u16 bits;
-    vstore_half_rte(x, 0, (half *)&bits);
-    return bits;
+    u8 bytes[2] __attribute__((aligned(2)));
+    vstore_half_rte(x, 0, (half *)bytes);
+    return bytes[0] | (u16)bytes[1] << 8;
 }
 FUNCTION u16 double_to_half(f64 x) {
-    u16 bits;
-    vstore_half_rte(x, 0, (half *)&bits);
-    return bits;
+    u8 bytes[2] __attribute__((aligned(2)));
+    vstore_half_rte(x, 0, (half *)bytes);
+    return bytes[0] | (u16)bytes[1] << 8;
 }
 """
 
