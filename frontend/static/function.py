@@ -293,9 +293,9 @@ class StaticFunction:
         try:
             recorded = finish(self.__name__, tape, inputs, leaves, result, _card)
             cache.put(key, replace(recorded, family=cache.family(key)))
-        except TryAgain:
+        except TryAgain as again:
             if cache.waste(key, True):
-                self._fall_back(cache, key, Fault("every call makes new links or parameters", observation.where))
+                self._fall_back(cache, key, Fault(str(again), observation.where))
         except NotStatic as error:
             if not cache.tries_again(key, observation.guards):
                 self._fall_back(cache, key, error.fault)

@@ -69,8 +69,10 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         leaves: list[Any] = []
         flatten((args, kwargs), leaves)
         fresh = tape.constants.give_away([array_of(x) for x in leaves])
+        tape.code_raised, before = True, tape.code_raised
         with recording(None), tape.unobserved():
             result = fn(*args, **kwargs)
+        tape.code_raised = before
         tape.expect_draws()
         tape.contents.take_all()
         _record_code(tape, fn, args, kwargs, result, fresh)

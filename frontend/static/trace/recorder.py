@@ -64,7 +64,8 @@ class Tape:
         self._results: dict[int, Any] = {}  # weak references to results of functions, by identity
         self.keeps_results = False
         self.computed, self.aliases = Detached(), Aliases()
-        self._given: dict[int, Given] = {}  # the inputs of functions of the user's that are at work, by template
+        self.code_raised, self.reached = False, list[Any]()  # by side-effect code; by functions of the user's
+        self.given: dict[int, Given] = {}  # the inputs of functions of the user's that are at work, by template
         self._parameters: dict[int, Value] = {}
         self._states: dict[int, StateBinding] = {}
         self.outside: dict[int, Any] = {}  # arrays that the user's code has from elsewhere and that functions read
@@ -100,13 +101,13 @@ class Tape:
         template = pristine(function)
         if runs_users_python(function):
             self.net.unobserved += 1
-            self._given[id(template)] = Given(inputs)
+            self.given[id(template)] = Given(inputs, template)
         return template
 
     def after(self, template: FunctionNode, function: FunctionNode, inputs: Any, outputs: Any) -> None:
         """Called when ``function`` has made its outputs."""
         self.draws |= self.observation is not None and self._has_drawn()
-        if (of_user := self._given.pop(id(template), None)) is not None:
+        if (of_user := self.given.pop(id(template), None)) is not None:
             self.net.unobserved -= 1
             of_user.expect(self, function.label)
         for v in inputs:  # functions may update them

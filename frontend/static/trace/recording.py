@@ -37,7 +37,10 @@ class NotStatic(Exception):
 
 
 class TryAgain(Exception):
-    """A call made parameters or links that later calls find there: the next one is worth a trace, this one is not."""
+    """The next call is worth a trace, this one is not: the message says why if every call is like that.
+
+    It made parameters or links that later calls find there, or a function of the user's has raised.
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,9 +204,15 @@ def _settled(spec: Any, tape: Tape, observation: Observation, out_leaves: list[A
     """Note reads and changes of the call; returns ``spec`` together with its effects."""
     tape.settle(tape.where)
     if observation.imported or observation.made_parts:
-        raise TryAgain
+        raise TryAgain("every call makes new links or parameters")
+    if tape.code_raised or tape.given:
+        raise TryAgain("functions of the user's raise exceptions in every call")
     spec = _with_effects(spec, observation, out_leaves, containers)
     tape.contents.expect_all()
+    read = next((g for r in tape.reached if (g := r.read(observation.guards)) is not None), None)
+    if read is not None:
+        tape.note(f"{read.what} is read after a function of the user's has changed it, and replays would look for "
+                  "changes before; read it before that function", read.where)
     tape.constants.settle(tape)
     if tape.fault is None:
         tape.fault = tape.made_inside
