@@ -237,6 +237,10 @@ class StaticFunction:
             raise changed
         if changed.raised is not None:  # which another call need not
             pass
+        elif changed.changed:
+            changed.run[-1][1][-1].changed = changed.changed
+            self._fall_back(cache, key, Fault(f"{node.op.name} changes an array that it is given, in some calls, which "
+                                              "others may read; let it change a copy", node.where or "unknown"))
         elif node.op is not numpy_nodes.CHECK:
             self._fall_back(cache, key, Fault(f"{node.op.name} gives results whose shapes or dtypes depend on values",
                                               node.where or "unknown"))

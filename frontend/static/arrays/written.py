@@ -73,7 +73,7 @@ class Written:
 
     def change(self, tape: Tape, array: Any) -> None:
         """Note that a function of the user's has changed an array from outside."""
-        if (source := tape.known(array)) is not None:
+        if id(array) not in self._outside and (source := tape.known(array)) is not None:
             self.sources.append(source)
         self._memory[id(array)] = self._outside[id(array)] = array
 

@@ -403,7 +403,7 @@ class _JointGraph:
         return self._input("result", k, j, value.tensor) if retained is None else retained
 
     def _param(self, value: Value, k: int, function: StaticCall, number: int) -> Value:
-        """Return the param of a binding: one, however many static calls read it; of a persistent array each has its own.
+        """Return the param of a binding, one for all static calls that read it; of a persistent array each has its own.
         """
         binding = function.call.binding(number)
         if isinstance(binding, CallBinding):

@@ -106,7 +106,7 @@ class _Expansion:
         self.replaced: list[tuple[Variable, Any]] = []
         for value, array in before.items():
             self._put_back(self.env[value], array)
-        self.given = Spans([*call.arrays, *(self.env[v]._array for v in graph.params), *call.results])
+        self.given = Spans([*call.arrays, *(array_of(self.env[v]) for v in graph.params), *call.results])
         self.step = 1 / (len(graph.nodes) + len(places) + 2)
         self.rank: float = call.rank
 

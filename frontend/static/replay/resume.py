@@ -57,13 +57,17 @@ class Again:
         if isinstance(results, Exception):
             function.__dict__["forward"] = functools.partial(_raise, results)
             return True
+        changed = results[-1].changed
         applied: Any = results[-1].function
         _take_over(function, applied)
         if function.is_adapter:
             _take_over(function._function, applied._function)
 
-        def forward(_: Any) -> tuple[Any, ...]:
-            return tuple(results[:-1])
+        def forward(inputs: Any) -> tuple[Any, ...]:
+            for i, array in changed:
+                inputs[i][...] = array
+            same = {id(array): inputs[i] for i, array in changed}
+            return tuple([same.get(id(y), y) for y in results[:-1]])
         function.__dict__["forward"] = forward
         return True
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .numpy_nodes import make_changes
-from .reached import Reached
+from .reached import Reached, roots
 
 if TYPE_CHECKING:
     from .recorder import Tape
@@ -56,8 +56,7 @@ class Given:
 
     def __init__(self, inputs: Any, template: Any) -> None:
         self._template = template  # alive as long as its number is known
-        self.reached = Reached(template)
-        self.changed: list[Any] = []  # arrays from outside, by its forward
+        self.reached = Reached(roots(template))
         self._arrays = [(v._array, v._array.tobytes()) for v in inputs if type(v._array) is np.ndarray]
 
     def expect(self, tape: Tape, label: str) -> None:
@@ -72,5 +71,5 @@ class Given:
         make_changes(tape)
         if tape.observation is not None and tape.fault is None:
             self.reached.expect(tape.observation, label)
-            self.changed = self.reached.changed(tape.observation)
+            self.reached.compare(tape.observation)
             tape.reached.append(self.reached)

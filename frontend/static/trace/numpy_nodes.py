@@ -198,14 +198,11 @@ def make_changes(tape: Tape) -> None:
             tape.written.changed(effect)
 
 
-def look_again(tape: Tape, of_user: Any) -> None:
-    """Record that arrays which were changed have the elements that a function of the user's, if it is one, has left.
-    """
-    if of_user is None:
-        return
+def look_again(tape: Tape, changed: Iterable[Any]) -> None:
+    """Record that arrays which were changed have the elements that Python of the user's, which may have, has left."""
     effects = tape.written.early()
     known = {id(owner(e.array())) for e in effects}
-    for array in {id(x): x for x in map(owner, of_user.changed)}.values():
+    for array in {id(x): x for x in map(owner, changed)}.values():
         if type(array) is np.ndarray and id(array) not in known and not tape.is_argument(array):
             effects.append(Effect(refill, (array,), (), "the elements of an array from outside", array))
             tape.written.change(tape, array)

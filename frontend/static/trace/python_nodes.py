@@ -17,10 +17,13 @@ from ...function_node import FunctionNode
 from ...reporter import report
 from ...tape import recording
 from ...variable import Variable, output_variable
+from ..arrays.captured import owner
 from ..computed_numbers import ComputedNumber, number_of, settled
 from ..trees import VARIABLE, array_of, flatten, leaf_kinds, unflatten
 from .bindings import ArrayBinding
+from .numpy_nodes import look_again
 from .own_functions import Applied, Unforeseen, operands, raising
+from .reached import Reached
 
 if TYPE_CHECKING:
     from .recorder import Tape
@@ -70,12 +73,18 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         flatten((args, kwargs), leaves)
         fresh = tape.constants.give_away([array_of(x) for x in leaves])
         tape.code_raised, before = True, tape.code_raised
+        reached = Reached([fn, args, kwargs] if tape.observation is not None and tape.fault is None else ())
         with recording(None), tape.unobserved():
             result = fn(*args, **kwargs)
         tape.code_raised = before
         tape.expect_draws()
         tape.contents.take_all()
         _record_code(tape, fn, args, kwargs, result, fresh)
+        if tape.observation is not None and tape.fault is None:
+            reached.compare(tape.observation)
+            tape.reached.append(reached)
+            given = {id(owner(array_of(x))) for x in leaves}
+            look_again(tape, [x for x in reached.arrays if id(owner(x)) not in given])
         return result
     wrapper.__dict__["is_static_code"] = True
     return wrapper

@@ -62,15 +62,21 @@ def _parts(x: Any) -> Iterator[Any]:
         yield namespace_of(x)
 
 
-def _reached(function: Any) -> dict[int, Any]:
-    """Return the containers, namespaces and arrays that a function can reach, by identity; no more than so many."""
-    found: dict[int, Any] = {}
-    waiting: deque[Any] = deque()
+def roots(function: Any) -> list[Any]:
+    """Return what a function of the user's has: its attributes, and the methods and containers of its class."""
+    found: list[Any] = []
     for own in owners(function):
-        waiting.extend(vars(own).values())
+        found.extend(vars(own).values())
         for kind in type(own).__mro__:
             if _is_own(kind):
-                waiting.extend(v for v in vars(kind).values() if isinstance(v, (types.FunctionType, dict, list, set)))
+                found.extend(v for v in vars(kind).values() if isinstance(v, (types.FunctionType, dict, list, set)))
+    return found
+
+
+def _reached(start: Any) -> dict[int, Any]:
+    """Return the containers, namespaces and arrays that can be reached, by identity; no more than so many."""
+    found: dict[int, Any] = {}
+    waiting: deque[Any] = deque(start)
     seen: set[int] = set()
     while waiting and len(seen) < MOST_OBJECTS:
         x = waiting.popleft()
@@ -90,17 +96,21 @@ def _content(x: Any) -> Any:
     if isinstance(x, (list, set, deque)):
         return list(x)
     if type(x) is np.ndarray and not x.dtype.hasobject:
-        return x.shape, x.dtype, zlib.adler32(np.ascontiguousarray(x).reshape(-1).view("u1"))
+        return x.shape, x.dtype, zlib.adler32(np.ascontiguousarray(x).reshape(-1).view("u1").data)
     if isinstance(x, types.CellType):
         return {"cell_contents": x.cell_contents}
     return None
 
 
 class Reached:
-    """What a function of the user's can reach, as it was before its forward."""
+    """What Python of the user's can reach from some objects, as it was before that runs.
 
-    def __init__(self, function: Any) -> None:
-        self._found = _reached(function)
+    ``arrays`` are those that it has changed.
+    """
+
+    def __init__(self, start: Any) -> None:
+        self.arrays: list[Any] = []
+        self._found = _reached(start)
         self._before = {number: _content(x) for number, x in self._found.items()}
         self._changed: set[tuple[int, Any]] = set()
         self._guards = 0
@@ -109,13 +119,12 @@ class Reached:
         """Note a fault if the call has stored something there, which replays store at their end."""
         for effect in o.effects:
             if any(id(x) in self._found for x in (effect.holder, *effect.target)):
-                o.note(f"{effect.what} changes before {label}, which may look at it, and replays change it at their end; "
-                       "change it after that function, or in it")
+                o.note(f"{effect.what} changes before {label}, which may look at it, and replays change it at their "
+                       "end; change it after that function, or in it")
                 return
 
-    def changed(self, o: Observation) -> list[Any]:
-        """Return the arrays that the forward has changed; entries and containers are known by now, too."""
-        arrays: list[Any] = []
+    def compare(self, o: Observation) -> None:
+        """Find out what has changed."""
         self._guards = len(o.guards)
         for number, before in self._before.items():
             if before is None:
@@ -127,7 +136,7 @@ class Reached:
                                      if before.get(k, before) is not now.get(k, before))
             elif isinstance(before, tuple):
                 if before != now:
-                    arrays.append(x)
+                    self.arrays.append(x)
             elif len(before) != len(now) or any(a is not b for a, b in zip(before, now, strict=True)):
                 self._changed.add((number, None))
         if self._changed:
@@ -135,10 +144,9 @@ class Reached:
             o.known = {p: g for p, g in o.known.items()  # what is read again is guarded again
                        if numbers.isdisjoint((p[0], *(p[2] if isinstance(p[2], tuple) else p[2:])))}
         self._before.clear()
-        return arrays
 
     def read(self, guards: list[Guard]) -> Guard | None:
-        """Return the guard of what the function has changed and the call has read afterwards."""
+        """Return the guard of what has changed and the call has read afterwards."""
         return next((g for g in guards[self._guards:] if self._changed and type(g) is not EntryType and self._is_of(g)),
                     None)
 

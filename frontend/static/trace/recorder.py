@@ -62,9 +62,8 @@ class Tape:
         self._keep: list[Any] = []
         self.constants, self.written, self.picked = Constants(), Written(), Picked()
         self._results: dict[int, Any] = {}  # weak references to results of functions, by identity
-        self.keeps_results = False
         self.computed, self.aliases = Detached(), Aliases()
-        self.code_raised, self.reached = False, list[Any]()  # by side-effect code; by functions of the user's
+        self.code_raised, self.reached = False, list[Any]()  # side-effect code; what functions of the user's reach
         self.given: dict[int, Given] = {}  # the inputs of functions of the user's that are at work, by template
         self._parameters: dict[int, Value] = {}
         self._states: dict[int, StateBinding] = {}
@@ -72,7 +71,7 @@ class Tape:
         self.observation: Observation | None = None
         self.net = Net(self)
         self._drawn: Any = None
-        self.draws = False  # whether functions have drawn random numbers
+        self.draws = False  # a position; whether functions have drawn random numbers
         self._taken: dict[int, tuple[Any, Parameter]] = {}  # arrays of parameters, as the user's code has them
         self._parameter_views: dict[int, Any] = {}  # views of these, through which no gradient goes
         self.numbers, self.errors = Reader(functools.partial(told, self)), np.geterr()
@@ -85,7 +84,8 @@ class Tape:
         self._promised: set[int] = set()  # arrays that are the same at every call
         self.contents = Contents(self.note)
         self._made: dict[int, Parameter] = {}
-        self._initializing = self._first_arrays = False  # parameters get their first arrays, perhaps by random numbers
+        self.keeps_results = self._initializing = False  # the latter where parameters get their first arrays, perhaps
+        self._first_arrays = False  # by random numbers
         self._leaves: list[Any] = []  # of the arguments
         self.arguments: dict[int, Any] = {}
         self.made_inside: Fault | None = None  # a function reads a parameter that the call has made
@@ -134,7 +134,8 @@ class Tape:
             attrs |= {"on_card": True} if is_cupy_array(outputs[0]._array) else {}
             attrs |= {"held": tuple(held)} if held else {}
             self.append(op, (*values, *held.values()), outputs, attrs)
-            look_again(self, of_user)
+            if of_user is not None:
+                look_again(self, of_user.reached.arrays)
             if self.observation is not None and not op.is_opaque:
                 self.aliases.made([(v, x._array) for v, x in zip(values, inputs, strict=True)],
                                  [(v, y._array) for y in outputs if (v := self.known(y._array)) is not None])

@@ -21,7 +21,7 @@ FLOATS = np.linspace(0, 1, 4).astype("f")
 STORED = "may look at it, and replays change it at their end"
 READ = "is read after a function of the user's has changed it"
 
-# -- what the call has stored --------------------------------------------------------------------------------------------
+# -- what the call has stored ------------------------------------------------------------------------------------------
 
 
 def look(self: Any, h: Any, what: Any) -> Any:
@@ -86,7 +86,7 @@ for fn in (sees_an_item_that_is_appended, sees_a_list_that_is_added_to, sees_a_n
     row(fn, None, "falls back", STORED, log=[], n=0, a=FLOATS, s={0}, h=None)
 row(stores_before_a_function_that_sees_nothing, lambda model: model.log.clear(), log=[], last=None, a=FLOATS)
 
-# -- what the function changes ------------------------------------------------------------------------------------------
+# -- what the function changes -----------------------------------------------------------------------------------------
 
 
 def setting(name: str, change: Any) -> Any:
@@ -147,14 +147,38 @@ def reads_numbers_of_an_array_that_it_fills(self: Any, x: Any, h: Any) -> Any:
     return look(self, h, filled) * float(self.a[1])
 
 
+def looks_twice(self: Any, x: Any, h: Any) -> Any:
+    h = look(self, look(self, h, filled), filled)
+    return h + self.a
+
+
+@kusari.static_code
+def counted(model: Any) -> None:
+    model.n += 1
+    model.a += 1
+
+
+def reads_what_code_counts(self: Any, x: Any, h: Any) -> Any:
+    counted(self)
+    return h * self.n
+
+
+def reads_what_code_fills(self: Any, x: Any, h: Any) -> Any:
+    y = F.sum(self.a + 0 * x)
+    counted(self)
+    return h + F.broadcast_to(y, h.shape) + F.sum(self.a + 0 * x)
+
+
 for fn in (reads_an_array_that_it_replaces, averages_an_array_that_it_replaces, reads_a_number_that_it_changes,
-           reads_a_number_before_and_after, reads_the_length_of_a_list_it_appends_to):
+           reads_a_number_before_and_after, reads_the_length_of_a_list_it_appends_to,
+           reads_what_code_counts):
     row(fn, None, "falls back", READ, log=[], n=1, a=FLOATS)
 row(appends_to_a_list_it_appends_to, lambda model: model.log.clear(), log=[])
-for fn in (reads_an_array_that_it_fills, counts_where_it_counts, reads_numbers_of_an_array_that_it_fills):
-    row(fn, lambda model: model.a.fill(7), None, a=FLOATS)
+for fn in (looks_twice, reads_what_code_fills, reads_an_array_that_it_fills, counts_where_it_counts,
+           reads_numbers_of_an_array_that_it_fills):
+    row(fn, lambda model: model.a.fill(7), None, a=FLOATS, n=0)
 
-# -- exceptions while a call is traced ----------------------------------------------------------------------------------
+# -- exceptions while a call is traced ---------------------------------------------------------------------------------
 
 
 def refuses(m: Any) -> float:
@@ -190,7 +214,7 @@ for bad in ((1,), (1, 2), (2,), (1, 4, 5), tuple(range(20))):
     row(named(f"catches_{len(bad)}_of_code_from_{bad[0]}", lambda self, x, h: catches_of_code(self, x, h)), None,
         "falls back" if len(bad) > 9 else "replays", calls=0, bad=bad)
 
-# -- gradients of arrays that the call replaces --------------------------------------------------------------------------
+# -- gradients of arrays that the call replaces ------------------------------------------------------------------------
 
 
 def replacing(name: str, body: Any, when: str = "at once", change: Any = None) -> None:
