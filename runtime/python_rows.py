@@ -16,8 +16,8 @@ class RunError(Exception):
     """A Python instruction gave other results than when it was traced; the message names the user's line.
 
     ``node`` is the instruction's, ``run`` are (node, results, result of ``Frame.noting``) of all opaque ones so far; of
-    one that has ``raised``, the exception stands for results. Operands that it has ``changed``, and others may read, have
-    their numbers.
+    one that has ``raised``, the exception stands for results. Operands that it has ``changed`` have their
+    numbers.
     """
 
     node: Node | None = None
@@ -50,7 +50,7 @@ def index_error(number: int, node: Node, kind: type[IndexError] = IndexError) ->
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether two arrays, of one type, have the same bytes; those of a card, where that would wait, are not compared."""
+    """Whether two arrays, of one type, have the same bytes; those of a card are not compared, as that would wait."""
     if type(a) is not np.ndarray or a.nbytes < 1 << 14:
         return type(a) is not np.ndarray or a.tobytes() == b.tobytes()
     words = f"u{min(a.itemsize, 8)}"

@@ -12,7 +12,6 @@ from typing import Any
 
 from ... import tape as _tape
 from ...tape import recording
-from ..trace import random_state
 from ..trace.ops import is_opaque
 from ..trace.python_nodes import STATIC_CODE
 from ..trees import array_of, unflatten
@@ -39,9 +38,9 @@ class Again:
         """Return the results of the next node, if it is one that ``fits``."""
         if not self._run or not fits(self._run[0][0]):
             return None
-        _, results, random = self._run.pop(0)
-        if random is not None:
-            random_state.put(random)
+        _, results, left = self._run.pop(0)
+        if left is not None:
+            left.put()
         return results
 
     def _settle(self) -> None:

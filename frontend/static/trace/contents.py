@@ -70,6 +70,9 @@ class Given:
                                   "copy")
         make_changes(tape)
         if tape.observation is not None and tape.fault is None:
+            if tape.observation.silenced:
+                tape.observation.note(f"{label}, which may warn, runs while filters of warnings are others; apply it "
+                                      "outside of that block")
             self.reached.expect(tape.observation, label)
             self.reached.compare(tape.observation)
             tape.reached.append(self.reached)

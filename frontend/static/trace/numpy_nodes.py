@@ -25,6 +25,7 @@ from ..computed_numbers import KINDS, ComputedNumber, computed_number, number_of
 from ..errors import is_from_handler
 from ..trees import SCALARS, flatten, unflatten
 from .effects import CHANGE, LOOK, Effect, add, refill
+from .reached import EXPECT, Reached
 
 if TYPE_CHECKING:
     from .recorder import Tape
@@ -198,10 +199,17 @@ def make_changes(tape: Tape) -> None:
             tape.written.changed(effect)
 
 
-def look_again(tape: Tape, changed: Iterable[Any]) -> None:
-    """Record that arrays which were changed have the elements that Python of the user's, which may have, has left."""
+def look_again(tape: Tape, reached: Reached, given: Iterable[Any] = ()) -> None:
+    """Record that arrays which were changed have the elements that Python of the user's, which may have, has left.
+
+    Not those that it was ``given``; what else it can reach has to be as it was.
+    """
+    known = {id(owner(x)) for x in given}
+    changed = [x for x in reached.arrays if id(owner(x)) not in known]
+    if tape.observation is not None and tape.observation.guarded:
+        tape.append(EXPECT, (), (), {"guards": reached.expected})
     effects = tape.written.early()
-    known = {id(owner(e.array())) for e in effects}
+    known |= {id(owner(e.array())) for e in effects}
     for array in {id(x): x for x in map(owner, changed)}.values():
         if type(array) is np.ndarray and id(array) not in known and not tape.is_argument(array):
             effects.append(Effect(refill, (array,), (), "the elements of an array from outside", array))

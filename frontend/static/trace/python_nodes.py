@@ -17,7 +17,6 @@ from ...function_node import FunctionNode
 from ...reporter import report
 from ...tape import recording
 from ...variable import Variable, output_variable
-from ..arrays.captured import owner
 from ..computed_numbers import ComputedNumber, number_of, settled
 from ..trees import VARIABLE, array_of, flatten, leaf_kinds, unflatten
 from .bindings import ArrayBinding
@@ -72,19 +71,18 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         leaves: list[Any] = []
         flatten((args, kwargs), leaves)
         fresh = tape.constants.give_away([array_of(x) for x in leaves])
-        tape.code_raised, before = True, tape.code_raised
+        tape.at_work += 1
         reached = Reached([fn, args, kwargs] if tape.observation is not None and tape.fault is None else ())
         with recording(None), tape.unobserved():
             result = fn(*args, **kwargs)
-        tape.code_raised = before
+        tape.at_work -= 1
         tape.expect_draws()
         tape.contents.take_all()
         _record_code(tape, fn, args, kwargs, result, fresh)
         if tape.observation is not None and tape.fault is None:
             reached.compare(tape.observation)
             tape.reached.append(reached)
-            given = {id(owner(array_of(x))) for x in leaves}
-            look_again(tape, [x for x in reached.arrays if id(owner(x)) not in given])
+            look_again(tape, reached, map(array_of, leaves))
         return result
     wrapper.__dict__["is_static_code"] = True
     return wrapper

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kusari.ir import Op, Trait
+from kusari.runtime.python_rows import RunError
+
 from ...link import Link
 from ...link.namespace import namespace_of
 from ...variable import Variable
-from ..guards.guard import CallResult, EntryType, Guard
+from ..guards.guard import CallResult, ClassOf, EntryType, Guard
 from .own_functions import owners
 
 if TYPE_CHECKING:
@@ -102,6 +105,26 @@ def _content(x: Any) -> Any:
     return None
 
 
+def _place(guard: Guard) -> tuple[Any, Any]:
+    """Return the object and the key that a guard is about; no key where it is about all of the object."""
+    if isinstance(guard, CallResult):
+        holder, key, *_ = (*guard.args, None, None)
+        return holder, key if isinstance(key, (str, int)) else None
+    return guard.holder, getattr(guard, "key", getattr(guard, "name", None))
+
+
+def _expect(attrs: Any) -> tuple[Any, ...]:
+    """Raise where Python of the user's has changed what the call reads behind it."""
+    for guard in attrs["guards"]:
+        if not guard.holds():
+            raise RunError(f"{guard.what} is read after a function of the user's has changed it, in some calls; read "
+                           "it before that function")
+    return ()
+
+
+EXPECT = Op("expect", _expect, Trait.OPAQUE)
+
+
 class Reached:
     """What Python of the user's can reach from some objects, as it was before that runs.
 
@@ -110,6 +133,7 @@ class Reached:
 
     def __init__(self, start: Any) -> None:
         self.arrays: list[Any] = []
+        self.expected: list[Guard] = []  # which replays test behind that Python, too
         self._found = _reached(start)
         self._before = {number: _content(x) for number, x in self._found.items()}
         self._changed: set[tuple[int, Any]] = set()
@@ -139,20 +163,18 @@ class Reached:
                     self.arrays.append(x)
             elif len(before) != len(now) or any(a is not b for a, b in zip(before, now, strict=True)):
                 self._changed.add((number, None))
-        if self._changed:
-            numbers = {n for n, _ in self._changed}
-            o.known = {p: g for p, g in o.known.items()  # what is read again is guarded again
-                       if numbers.isdisjoint((p[0], *(p[2] if isinstance(p[2], tuple) else p[2:])))}
+        o.known = {p: g for p, g in o.known.items()  # what is read again is guarded again
+                   if p[1] in ("type", "kind") or self._found.keys().isdisjoint(
+                       (p[0], *(p[2] if isinstance(p[2], tuple) else p[2:])))}
         self._before.clear()
 
     def read(self, guards: list[Guard]) -> Guard | None:
-        """Return the guard of what has changed and the call has read afterwards."""
-        return next((g for g in guards[self._guards:] if self._changed and type(g) is not EntryType and self._is_of(g)),
-                    None)
+        """Return the guard of what has changed and the call has read afterwards; replays test what may change there."""
+        self.expected[:] = [g for g in guards[self._guards:] if not isinstance(g, (EntryType, ClassOf))
+                            and id(_place(g)[0]) in self._found]
+        return next((g for g in self.expected if self._is_of(g)), None)
 
     def _is_of(self, guard: Guard) -> bool:
-        holder, key = guard.holder, getattr(guard, "key", getattr(guard, "name", None))
-        if isinstance(guard, CallResult):
-            holder, key = guard.args[0] if guard.args else None, guard.args[1] if len(guard.args) > 1 else None
+        holder, key = _place(guard)
         places = {k for n, k in self._changed if n == id(holder)}
-        return None in places or bool(places) and (isinstance(guard, CallResult) or key in places)
+        return None in places or key in places or key is None and bool(places)

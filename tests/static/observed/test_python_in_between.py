@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import warnings
 from typing import Any
 
 import numpy as np
@@ -213,6 +214,107 @@ for bad in ((1,), (1, 2), (2,), (1, 4, 5), tuple(range(20))):
         "falls back" if len(bad) > 9 else "replays", calls=0, bad=bad)
     row(named(f"catches_{len(bad)}_of_code_from_{bad[0]}", lambda self, x, h: catches_of_code(self, x, h)), None,
         "falls back" if len(bad) > 9 else "replays", calls=0, bad=bad)
+
+# -- what a call has changed is put back, and a function's changes stay ------------------------------------------------
+
+
+def counts(m: Any) -> float:
+    m.n += 3
+    m.a[1] += 5
+    m.d["k"] *= 2
+    return 0.1
+
+
+def refuses_now(m: Any) -> float:
+    if m.refusals:
+        m.refusals -= 1
+        raise ValueError("mine")
+    return 0.1
+
+
+def raises_after_a_function_that_counts(self: Any, x: Any, h: Any) -> Any:
+    self.n += 1
+    self.a *= 0.5
+    self.d["k"] += 1
+    h = look(self, h, counts)
+    self.n += 1
+    self.a += 1
+    return look(self, h, refuses_now)
+
+
+def catches_after_a_function_that_counts(self: Any, x: Any, h: Any) -> Any:
+    self.n += 1
+    self.a *= 0.5
+    h = look(self, look(self, h, counts), counts)
+    try:
+        h = look(self, h, refuses_now)
+    except ValueError:
+        h = h * 2
+    self.n += 1
+    return h
+
+
+for fn in (raises_after_a_function_that_counts, catches_after_a_function_that_counts):
+    for whole in (False, True):
+        row(fn, lambda model: setattr(model, "refusals", 2), None if whole else "replays", whole=whole, n=0,
+            refusals=0, a=FLOATS, d={"k": 1})
+
+# -- what functions do in some calls only ------------------------------------------------------------------------------
+
+
+def from_the_fourth_call(change: Any) -> Any:
+    def look_at(m: Any) -> float:
+        m.calls += 1
+        if m.calls > CHANGED:
+            change(m)
+        return 0.5
+    return look_at
+
+
+def later_changes_a_number(self: Any, x: Any, h: Any) -> Any:
+    h = look(self, h * self.n, from_the_fourth_call(lambda m: setattr(m, "n", m.n + 1)))
+    return h * self.n
+
+
+def later_replaces_an_array(self: Any, x: Any, h: Any) -> Any:
+    h = look(self, h, from_the_fourth_call(lambda m: setattr(m, "a", m.a + 1)))
+    return h + self.a
+
+
+def later_appends(self: Any, x: Any, h: Any) -> Any:
+    h = look(self, h, from_the_fourth_call(lambda m: m.log.append(1)))
+    return h * (1 + len(self.log))
+
+
+def later_raises(self: Any, x: Any, h: Any) -> Any:
+    self.n += 1
+    try:
+        return look(self, h, from_the_fourth_call(lambda m: m.nothing_like_that))
+    except AttributeError:
+        return h * self.a
+
+
+def warns_in_a_block(self: Any, x: Any, h: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return look(self, h, lambda m: warnings.warn("mine", stacklevel=1) or 0.5)
+
+
+for fn in (later_changes_a_number, later_replaces_an_array, later_appends):
+    row(fn, None, "falls back", "has changed it, in some calls" if fn is not later_changes_a_number else READ,
+        calls=0, n=1, a=FLOATS, log=[])
+row(later_raises, None, None, calls=0, n=1, a=FLOATS)
+row(warns_in_a_block, None, "falls back", "runs while filters of warnings are others")
+
+
+def an_index_out_of_range_is_caught(self: Any, x: Any, h: Any) -> Any:
+    try:
+        return F.embed_id(self.ids, self.m.W)
+    except IndexError:
+        return h
+
+
+row(an_index_out_of_range_is_caught, lambda model: model.ids.fill(1), None, ids=np.full(3, 9))
 
 # -- gradients of arrays that the call replaces ------------------------------------------------------------------------
 
