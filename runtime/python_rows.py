@@ -9,17 +9,21 @@ import numpy as np
 
 from kusari.ir import Arena, Instruction, Node, Plan, TensorType, Value
 
+COMPARED_BYTES = 1 << 20  # of an operand that nothing has to copy otherwise: whether a function changes it
+
 
 class RunError(Exception):
     """A Python instruction gave other results than when it was traced; the message names the user's line.
 
     ``node`` is the instruction's, ``run`` are (node, results, result of ``Frame.noting``) of all opaque ones so far; of
-    one that has ``raised``, the exception stands for results.
+    one that has ``raised``, the exception stands for results. Operands that it has ``changed`` have their
+    numbers.
     """
 
     node: Node | None = None
     raised: Exception | None = None  # by the user's own Python, whose code around it may catch it
     run: Sequence[tuple[Node, Any, Any]] = ()
+    changed: Sequence[tuple[int, Any]] = ()
 
 
 class LateIndexError(IndexError):
@@ -43,6 +47,14 @@ def index_error(number: int, node: Node, kind: type[IndexError] = IndexError) ->
                  "from 0, and the largest is the number of classes or rows less one.")
     explain(error, node)
     return error
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two arrays, of one type, have the same bytes; those of a card are not compared, as that would wait."""
+    if type(a) is not np.ndarray or a.nbytes < 1 << 14:
+        return type(a) is not np.ndarray or a.tobytes() == b.tobytes()
+    words = f"u{min(a.itemsize, 8)}"
+    return bool((a.reshape(-1).view(words) == b.reshape(-1).view(words)).all())
 
 
 def part_of(array: Any, offset: int, shape: tuple[int, ...]) -> Any:
@@ -116,9 +128,13 @@ class PythonRows:
         """Run one row."""
         node = instruction.node
         arrays = [self.array(v) if isinstance(v.type, TensorType) else self.tokens[v] for v in node.inputs]
+        given = arrays
         if node.op.is_opaque and not node.op.is_confined:  # it may keep its operands, and their memory is reused
             arrays = [a.copy() if isinstance(self.plan.slots.get(v), Arena) else a
                       for v, a in zip(node.inputs, arrays, strict=True)]
+            if "function" in node.attrs:  # which may write to those that are not its own
+                given = [a.copy() if a is b and type(a) is np.ndarray and 0 < a.nbytes <= COMPARED_BYTES else b
+                         for a, b in zip(arrays, given, strict=True)][:len(given) - len(node.attrs.get("held", ()))]
         if node.op.fills:
             arrays += [self.array(v) for v in node.outputs]
         try:
@@ -136,6 +152,8 @@ class PythonRows:
             raise
         if node.op.is_opaque:
             self._run.append((node, results, self.noting and self.noting()))
+            if given is not arrays:
+                self._expect(node, given, arrays)
         if node.op.fills:
             return
         try:
@@ -150,6 +168,21 @@ class PythonRows:
                             f"{type(error).__name__}: {error}")
             fault.node, fault.run = node, tuple(self._run)
             raise fault from error
+
+    def _expect(self, node: Node, before: Sequence[Any], arrays: Sequence[Any]) -> None:
+        """Raise ``RunError`` where a function has changed operands, which others are then to find as they were."""
+        pairs = enumerate(zip(before, arrays, strict=False))
+        changed = [(i, x) for i, (b, x) in pairs if b is not x and not _same(b, x)]
+        if not changed:
+            return
+        for k, (i, x) in enumerate(changed):
+            if not isinstance(self.plan.slots.get(node.inputs[i]), Arena):  # from outside: the call begins anew
+                changed[k] = i, x.copy()
+                x[...] = before[i]
+        self.failed = node
+        fault = RunError(f"{node.op.name} changes an array that it is given")
+        fault.node, fault.run, fault.changed = node, tuple(self._run), changed
+        raise fault
 
     def _put(self, value: Value, result: Any) -> None:
         target = self.array(value)

@@ -144,11 +144,12 @@ class Runs:
 
     frame = SimpleNamespace(failed=None)  # as other schedules' calls have one
 
-    def __init__(self, session: Session, returned: int | None = None, ready: Callable[[], None] = _nothing) -> None:
+    def __init__(self, session: Session, returned: int | None = None, ready: Callable[[], None] = _nothing,
+                 params: Sequence[Any] | None = None) -> None:
         self._session = session
         self._ready = ready
         self._io = io = session.live.io_binding()
-        self._params = [[name, b, t, None, None] for name, b, t in session.params]
+        self._params = [[name, b, t, None, None] for name, b, t in (session.params if params is None else params)]
         fresh = {i for kind, i in session.sources[:returned] if kind == "made"}
         # StepResults that are one value are arrays of their own to those who get them.
         outputs = session.sources[:returned]
@@ -212,7 +213,7 @@ class SessionBackward(CompiledBackward):
     """A backward graph as a session."""
 
     def _compile(self) -> Any:
-        return Session(self.recording, self.graph, self.bindings)
+        return Session(self.recording, self.graph, [self.recording.bindings[i] for i in self.params])
 
 
 class SessionSchedule(Schedule):
@@ -329,7 +330,10 @@ class SessionCall(InFlight):
             backward = schedule.backward_for(every)
             assert backward is not None
             filled = tuple(i for i, d in enumerate(every) if d and not given[i])
-        return backward, Runs(backward.ensure()), filled
+        numbers = {b: i for i, b in enumerate(schedule.recording.bindings)}
+        session = backward.ensure()
+        params = [(name, self.binding(numbers[b]), t) for name, b, t in session.params]
+        return backward, Runs(session, params=params), filled
 
 
 class SessionStep(Step):

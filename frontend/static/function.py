@@ -38,6 +38,7 @@ from .step.step import Step, run_step
 from .trace import numpy_nodes
 from .trace.observation import Observation
 from .trace.observer.first_call import call_traced
+from .trace.reached import EXPECT
 from .trace.recorder import Tape
 from .trace.recording import NotStatic, Recording, TryAgain, begin, finish
 from .trees import MISS
@@ -237,6 +238,12 @@ class StaticFunction:
             raise changed
         if changed.raised is not None:  # which another call need not
             pass
+        elif changed.changed:
+            changed.run[-1][1][-1].changed = changed.changed
+            self._fall_back(cache, key, Fault(f"{node.op.name} changes an array that it is given, in some calls, which "
+                                              "others may read; let it change a copy", node.where or "unknown"))
+        elif node.op is EXPECT:
+            self._fall_back(cache, key, Fault(str(changed), node.where or "unknown"))
         elif node.op is not numpy_nodes.CHECK:
             self._fall_back(cache, key, Fault(f"{node.op.name} gives results whose shapes or dtypes depend on values",
                                               node.where or "unknown"))
@@ -293,9 +300,9 @@ class StaticFunction:
         try:
             recorded = finish(self.__name__, tape, inputs, leaves, result, _card)
             cache.put(key, replace(recorded, family=cache.family(key)))
-        except TryAgain:
+        except TryAgain as again:
             if cache.waste(key, True):
-                self._fall_back(cache, key, Fault("every call makes new links or parameters", observation.where))
+                self._fall_back(cache, key, Fault(str(again), observation.where))
         except NotStatic as error:
             if not cache.tries_again(key, observation.guards):
                 self._fall_back(cache, key, error.fault)

@@ -71,6 +71,12 @@ class Written:
         """Note that replays change an array from outside before a function of the user's looks at it."""
         self._early[id(effect.holder)] = effect
 
+    def change(self, tape: Tape, array: Any) -> None:
+        """Note that a function of the user's has changed an array from outside."""
+        if id(array) not in self._outside and (source := tape.known(array)) is not None:
+            self.sources.append(source)
+        self._memory[id(array)] = self._outside[id(array)] = array
+
     def early(self) -> list[Any]:
         """Return the effects on such arrays, the last one of each."""
         return [*self._early.values()]

@@ -37,8 +37,7 @@ class Checkpointing:
         recording, reads = self.recording, set(final.sources())
         backward.saved = tuple((i, self.kept[i]) for i in used)
         backward.inputs = tuple(i for i, v in enumerate(recording.graph.inputs) if v in reads)
-        backward.bindings = tuple(
-            b for v, b in zip(recording.graph.params, recording.bindings, strict=True) if v in reads)
+        backward.params = tuple(i for i, v in enumerate(recording.graph.params) if v in reads)
         backward.compiled = load(backward.graph, final, (), 0, 0, place=recording.place)
         return backward
 

@@ -28,6 +28,7 @@ from ..mode import may_run
 from ..replay.arguments import Arguments
 from ..replay.receiving import receive
 from ..replay.static_call import StaticCall
+from ..trace.bindings import CallBinding
 from .follow import Tail, TailFunction
 
 MOST_FUNCTIONS = 2048      # that one backward goes through
@@ -262,6 +263,8 @@ def _source(function: Any, how: str, i: int) -> Any:
         now = function.arrays_now() if how == "given" else function.results_now()
         return None if now is None else now[i]
     own = function.call.arguments
+    if how == "param":
+        return own.bound(i)
     array = own.kept(i)
     return own.current(i, function.arrays) if array is None else array
 
@@ -381,7 +384,7 @@ class _JointGraph:
         operands += [self._input("given", k, i, v.tensor)
                      for i, v in zip(compiled.inputs, graph.inputs[len(operands):], strict=True)]
         env: dict[Value, Value] = dict(zip(graph.inputs, operands, strict=True))
-        env.update((v, self._param(v, b)) for v, b in zip(graph.params, compiled.bindings, strict=True))
+        env.update((v, self._param(v, k, function, i)) for v, i in zip(graph.params, compiled.params, strict=True))
         self._constants(graph.consts, env)
         self._copy(graph.nodes, env)
         receivers = [*self.walk.wires[k], *schedule.wanted_parameters]
@@ -399,8 +402,12 @@ class _JointGraph:
         retained = None if place < 0 else self._retained.get(k + place * _STRIDE_OUTPUTS)
         return self._input("result", k, j, value.tensor) if retained is None else retained
 
-    def _param(self, value: Value, binding: Any) -> Value:
-        """Return the param of a binding: one, however many static calls read it."""
+    def _param(self, value: Value, k: int, function: StaticCall, number: int) -> Value:
+        """Return the param of a binding, one for all static calls that read it; of a persistent array each has its own.
+        """
+        binding = function.call.binding(number)
+        if isinstance(binding, CallBinding):
+            return self._input("param", k, number, value.tensor)
         known = self._known.get(id(binding))
         if known is None:
             known = self._known[id(binding)] = Value(value.type, value.hint)

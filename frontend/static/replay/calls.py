@@ -10,6 +10,7 @@ from kusari.ir import TensorType, Value
 
 from ..errors import NotCompilable
 from ..room import KEPT_CALLS
+from ..trace.bindings import CallBinding, StateBinding
 from ..trace.own_functions import Applied, Unforeseen
 from .arguments import arguments_of
 
@@ -31,7 +32,7 @@ class InFlight:
         first = len(schedule.outputs.values)
         found: dict[Value, Any] = {}
         if schedule.checkpointed:
-            found.update(schedule.computed_again(arguments, arrays))
+            found.update(schedule.computed_again(self, arrays))
         else:
             for position, v in enumerate(schedule.saved, first):
                 if isinstance(v.type, TensorType):
@@ -42,6 +43,11 @@ class InFlight:
             known.update(zip(node.outputs, node.op.call(node.attrs, *[known[v] for v in node.inputs]), strict=True))
             found.update((v, known[v]) for v in node.outputs)
         return found
+
+    def binding(self, number: int) -> Any:
+        """Return binding ``number`` for what is computed after the call: define-by-run keeps persistent arrays."""
+        binding = self.schedule.recording.bindings[number]
+        return CallBinding(self.arguments, number) if isinstance(binding, StateBinding) else binding
 
     def parameter_array(self, number: int) -> Any:
         """Return the array that the parameter of binding ``number`` had in the call."""
@@ -157,7 +163,8 @@ class CallBackward:
                 self._current.append(outputs + position)
             at += 1
         self._inputs = list(backward.inputs)  # as they are at the backward, which is what define-by-run reads
-        self._arguments = arguments_of(backward.ensure(), backward.bindings, fixed=fixed)
+        compiled = backward.ensure()
+        self._arguments = arguments_of(compiled, [call.binding(i) for i in backward.params], fixed=fixed)
         # Gradients that are one value, or a seed itself, are returned as arrays of their own.
         self._shared = self._arguments.shared_results()
 

@@ -42,8 +42,8 @@ def expand(call: StaticCall) -> None:
     them, as parameters may have changed since.
     """
     recorded = call.call.schedule.recording
-    kept = {address_of(a): (a, a.copy()) for b in recorded.bindings
-            if not isinstance(b, ParameterBinding) and has_address(a := b.array())}
+    kept = {address_of(a): (a, a.copy()) for i, b in enumerate(recorded.bindings)
+            if not isinstance(b, ParameterBinding) and has_address(a := call.call.binding(i).array())}
     now = random_state.complete() if call.state is not None else None
     hooks = _tape.own_hooks()
     if hooks:  # they have seen the call, or were not there
@@ -91,7 +91,7 @@ class _Expansion:
             if isinstance(binding, ParameterBinding):
                 self.env[value], before[value] = binding.parameter, call.call.parameter_array(i)
             else:
-                self.env[value] = Variable(binding.array(), requires_grad=False)
+                self.env[value] = Variable(call.call.binding(i).array(), requires_grad=False)
         self.env.update((v, Variable(a, requires_grad=False)) for v, a in recorded.constants().items())
         for value, node in zip(schedule.wanted, call.inputs or (), strict=True):
             self.env[value] = node.get_variable()
@@ -106,8 +106,7 @@ class _Expansion:
         self.replaced: list[tuple[Variable, Any]] = []
         for value, array in before.items():
             self._put_back(self.env[value], array)
-        self.given = Spans([*call.arrays, *(before.get(v, b.array()) for v, b in zip(
-            graph.params, recorded.bindings, strict=True)), *call.results])
+        self.given = Spans([*call.arrays, *(array_of(self.env[v]) for v in graph.params), *call.results])
         self.step = 1 / (len(graph.nodes) + len(places) + 2)
         self.rank: float = call.rank
 

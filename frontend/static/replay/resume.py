@@ -12,7 +12,6 @@ from typing import Any
 
 from ... import tape as _tape
 from ...tape import recording
-from ..trace import random_state
 from ..trace.ops import is_opaque
 from ..trace.python_nodes import STATIC_CODE
 from ..trees import array_of, unflatten
@@ -39,9 +38,9 @@ class Again:
         """Return the results of the next node, if it is one that ``fits``."""
         if not self._run or not fits(self._run[0][0]):
             return None
-        _, results, random = self._run.pop(0)
-        if random is not None:
-            random_state.put(random)
+        _, results, left = self._run.pop(0)
+        if left is not None:
+            left.put()
         return results
 
     def _settle(self) -> None:
@@ -57,13 +56,17 @@ class Again:
         if isinstance(results, Exception):
             function.__dict__["forward"] = functools.partial(_raise, results)
             return True
+        changed = results[-1].changed
         applied: Any = results[-1].function
         _take_over(function, applied)
         if function.is_adapter:
             _take_over(function._function, applied._function)
 
-        def forward(_: Any) -> tuple[Any, ...]:
-            return tuple(results[:-1])
+        def forward(inputs: Any) -> tuple[Any, ...]:
+            for i, array in changed:
+                inputs[i][...] = array
+            same = {id(array): inputs[i] for i, array in changed}
+            return tuple([same.get(id(y), y) for y in results[:-1]])
         function.__dict__["forward"] = forward
         return True
 

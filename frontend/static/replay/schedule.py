@@ -192,17 +192,16 @@ class Schedule:
         """Whether backwards compute again what the forward has not kept."""
         return self._checkpointing is not None
 
-    def computed_again(self, call: Any, arrays: Sequence[Any]) -> dict[Value, Any]:
-        """Compute the values that a call on ``arrays`` would save without checkpoints; ``call`` are its arguments.
-        """
+    def computed_again(self, in_flight: Any, arrays: Sequence[Any]) -> dict[Value, Any]:
+        """Compute the values that a call on ``arrays`` would save without checkpoints."""
         assert self._checkpointing is not None
         values, compiled, used, final = self._checkpointing.again(self.saved)
-        first = len(self.outputs.values)
+        first, call = len(self.outputs.values), in_flight.arguments
         kept = [call.current(first + i, arrays) if (a := call.kept(first + i)) is None else a for i in used]
-        graph, bindings = self.recording.graph, self.recording.bindings
+        graph = self.recording.graph
         given = dict(zip(graph.inputs, arrays, strict=True))
-        own = {v: b for v, b in zip(graph.params, bindings, strict=True)}
-        run = arguments_of(compiled, [own[v] for v in final.params]).run
+        numbers = {v: i for i, v in enumerate(graph.params)}
+        run = arguments_of(compiled, [in_flight.binding(numbers[v]) for v in final.params]).run
         return dict(zip(values, run([*kept, *[given[v] for v in final.inputs[len(kept):]]]), strict=True))
 
     @property
@@ -358,14 +357,13 @@ class CompiledBackward:
         self.read = tuple((k, v) for k, v in enumerate(read) if v in reads)  # results, as they are then
         self.saved = tuple((i, v) for i, v in enumerate(saved) if v in reads and v not in read)
         self.inputs = tuple(i for i, v in enumerate(graph.inputs) if v in reads)
-        params = [(v, b) for v, b in zip(graph.params, recording.bindings, strict=True) if v in reads]
-        self.bindings = tuple(b for _, b in params)
+        self.params = tuple(i for i, v in enumerate(graph.params) if v in reads)
         consts = tuple((v, a) for v, a in (*graph.consts, *backward.consts) if v in reads)
         self.present = tuple(g is not None for g in backward.grads)
         whole = Graph(
             f"{graph.name}_backward",
             (*(v for _, v in (*seeds, *self.read, *self.saved)), *(graph.inputs[i] for i in self.inputs)),
-            tuple(v for v, _ in params), consts, backward.nodes, backward.present)
+            tuple(graph.params[i] for i in self.params), consts, backward.nodes, backward.present)
         self.recording = recording
         self.graph = whole
 

@@ -1,7 +1,8 @@
 """Taking back the changes of a schedule that finds, in its middle, results of another type than expected."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kusari.codegen.native import UNIFORM
@@ -12,6 +13,21 @@ from ..compile.compile import Compiled
 from ..trace import random_state
 from ..trace.effects import early_effects
 from ..trace.python_nodes import OPAQUE_GRADIENT, REPORT
+
+
+@dataclass
+class Left:
+    """The state that a function of the user's has left: of NumPy's random numbers, and of what the call has changed."""
+
+    random: Any
+    places: Sequence[Callable[[], None]]
+
+    def put(self) -> None:
+        """Let it be as it was then."""
+        if self.random is not None:
+            random_state.put(self.random)
+        for put_back in self.places:
+            put_back()
 
 
 def may_fail(row: Instruction) -> bool:
@@ -41,8 +57,10 @@ def undoing(compiled: Compiled, frame: Any, first: int) -> Callable[[], Callable
         return None
     plain = drawn <= {"rand", "uniform", *UNIFORM}
     position = None if not drawn else random_state.position if plain else random_state.complete
-    if position is not None:
-        frame.noting = position  # functions that draw themselves do not draw again
+
+    def left() -> Left:
+        return Left(None if position is None else position(), [e.saved() for e in effects])
+    frame.noting = left  # functions that draw, or change what the call has changed, do so once
 
     def note() -> Callable[[RunError], None]:
         before = [(i, frame.bound[i].copy()) for i in written]
@@ -50,13 +68,13 @@ def undoing(compiled: Compiled, frame: Any, first: int) -> Callable[[], Callable
         random = None if position is None else position()
 
         def back(error: RunError) -> None:
+            if random is not None and error.run and error.run[-1][0] is error.node:
+                error.run[-1][2].random = random_state.complete()
             for i, array in before:
                 frame.restore(i, array)
             for put_back in reversed(saved):
                 put_back()
             if random is not None:
-                if error.run and error.run[-1][0] is error.node:
-                    error.run = (*error.run[:-1], (*error.run[-1][:2], random_state.complete()))
                 random_state.put(random)
         return back
     return note

@@ -53,6 +53,21 @@ class ArrayBinding:
         return self.buffer
 
 
+@dataclass(frozen=True, eq=False)
+class CallBinding:
+    """A value that is the array which stood in a namespace when a call ran: the call may have put another one there.
+
+    ``arguments`` are the call's, ``number`` is that of the param.
+    """
+
+    arguments: Any
+    number: int
+
+    def array(self) -> Any:
+        """The array bound in that call."""
+        return self.arguments.bound(self.number)
+
+
 Binding = ParameterBinding | StateBinding | ArrayBinding
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .numpy_nodes import make_changes
+from .reached import Reached, roots
 
 if TYPE_CHECKING:
     from .recorder import Tape
@@ -53,7 +54,9 @@ class Contents:
 class Given:
     """The inputs of a function of the user's as they were before its forward, which may write to them."""
 
-    def __init__(self, inputs: Any) -> None:
+    def __init__(self, inputs: Any, template: Any) -> None:
+        self._template = template  # alive as long as its number is known
+        self.reached = Reached(roots(template))
         self._arrays = [(v._array, v._array.tobytes()) for v in inputs if type(v._array) is np.ndarray]
 
     def expect(self, tape: Tape, label: str) -> None:
@@ -66,3 +69,10 @@ class Given:
                 tape.note_at_user(f"{label} changes an array that it is given, which others may read; let it change a "
                                   "copy")
         make_changes(tape)
+        if tape.observation is not None and tape.fault is None:
+            if tape.observation.silenced:
+                tape.observation.note(f"{label}, which may warn, runs while filters of warnings are others; apply it "
+                                      "outside of that block")
+            self.reached.expect(tape.observation, label)
+            self.reached.compare(tape.observation)
+            tape.reached.append(self.reached)

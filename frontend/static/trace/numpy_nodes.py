@@ -24,7 +24,8 @@ from ..arrays.captured import outside_value, owner
 from ..computed_numbers import KINDS, ComputedNumber, computed_number, number_of
 from ..errors import is_from_handler
 from ..trees import SCALARS, flatten, unflatten
-from .effects import CHANGE, LOOK, add
+from .effects import CHANGE, LOOK, Effect, add, refill
+from .reached import EXPECT, Reached
 
 if TYPE_CHECKING:
     from .recorder import Tape
@@ -198,10 +199,22 @@ def make_changes(tape: Tape) -> None:
             tape.written.changed(effect)
 
 
-def look_again(tape: Tape, of_user: Any) -> None:
-    """Record that arrays which were changed have the elements that a function of the user's, if it is one, has left.
+def look_again(tape: Tape, reached: Reached, given: Iterable[Any] = ()) -> None:
+    """Record that arrays which were changed have the elements that Python of the user's, which may have, has left.
+
+    Not those that it was ``given``; what else it can reach has to be as it was.
     """
-    for effect in () if of_user is None else tape.written.early():
+    known = {id(owner(x)) for x in given}
+    changed = [x for x in reached.arrays if id(owner(x)) not in known]
+    if tape.observation is not None and tape.observation.guarded:
+        tape.append(EXPECT, (), (), {"guards": reached.expected})
+    effects = tape.written.early()
+    known |= {id(owner(e.array())) for e in effects}
+    for array in {id(x): x for x in map(owner, changed)}.values():
+        if type(array) is np.ndarray and id(array) not in known and not tape.is_argument(array):
+            effects.append(Effect(refill, (array,), (), "the elements of an array from outside", array))
+            tape.written.change(tape, array)
+    for effect in effects:
         memory = owner(effect.array())
         made = memory.copy()
         tape.append(LOOK, (), (made,), {"effect": effect})

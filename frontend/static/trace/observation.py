@@ -50,7 +50,7 @@ class Observation:
         self.where = f"{code.co_filename}:{code.co_firstlineno}, in {code.co_name}" if code else "unknown"
         self.tape: Any = tape
         self.guards: list[Guard] = []
-        self._known: dict[tuple[int, str, Any], Guard] = {}
+        self.known: dict[tuple[int, str, Any], Guard] = {}
         self._fresh: dict[int, Any] = {}
         self._arguments: dict[int, Any] = {}
         self._outside: dict[int, Any] = {}             # objects that were found outside
@@ -158,9 +158,9 @@ class Observation:
     def guard(self, kind: str, holder: Any, key: Any, make: Callable[[str], Guard]) -> Guard | None:
         """Add the guard of a read, unless it is known; ``make`` gets the place of the read."""
         place = id(holder), kind, key
-        known = self._known.get(place)
+        known = self.known.get(place)
         if known is None and self.tape.fault is None:
-            known = self._known[place] = make(short(user_place()))
+            known = self.known[place] = make(short(user_place()))
             self.guards.append(known)
         return known
 
@@ -175,13 +175,13 @@ class Observation:
             return value
         self.additions.read(number, key, value)
         place = number, "entry", key
-        if place in self._known or self.tape.fault is not None:
+        if place in self.known or self.tape.fault is not None:
             return value
         if number in self._changed and not (isinstance(holder, dict) and number not in self._scrambled):
             self.items(holder, what)
             return value
         found = Entry(holder, key, value, what, short(user_place()), versioned)
-        self._known[place] = found
+        self.known[place] = found
         self.guards.append(found)
         if identity is not None:
             self._fresh.setdefault(-number, identity)  # alive as long as its number is known
@@ -343,7 +343,7 @@ class Observation:
 
     def is_read(self, holder: Any, key: Any) -> bool:
         """Whether the call has read an entry, or changed its container otherwise."""
-        return (id(holder), "entry", key) in self._known or id(holder) in self._changed
+        return (id(holder), "entry", key) in self.known or id(holder) in self._changed
 
     def changes(self, holder: Any, effect: Effect) -> None:
         """Note an effect on an entry of a container."""
@@ -446,7 +446,7 @@ class Observation:
             settle()
         self._settling.clear()
         self.guards = []
-        for known in (self._known, self._fresh, self._arguments, self._outside, self._states, self.arrays,
+        for known in (self.known, self._fresh, self._arguments, self._outside, self._states, self.arrays,
                       self._persistent, self._stored, self._changed, self._read_elements):
             known.clear()
         self.effects = []

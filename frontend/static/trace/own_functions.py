@@ -10,7 +10,7 @@ import gc
 import random
 import weakref
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from sys import getrefcount
@@ -161,7 +161,7 @@ class Applied:
     """One application of a user's function in a replay; ``given`` are gradients of its backward, while one runs.
 
     ``held`` are the places of the arrays in its attributes, which are operands of its node after its inputs; None
-    where its forward has put something else.
+    where its forward has put something else. ``changed`` are inputs that it has changed, with their numbers.
     """
 
     template: FunctionNode
@@ -169,6 +169,7 @@ class Applied:
     outputs: tuple[Any, ...]
     held: list[tuple[int, str] | None]
     given: tuple[Any, ...] | None = None
+    changed: Sequence[tuple[int, Any]] = ()
 
     def renew(self, inputs: tuple[int, ...], outputs: tuple[int, ...], arrays: tuple[Any, ...]) -> None:
         """Replace the operands and outputs with these numbers that it retains by ``arrays``, as they are now."""

@@ -20,7 +20,9 @@ from ...variable import Variable, output_variable
 from ..computed_numbers import ComputedNumber, number_of, settled
 from ..trees import VARIABLE, array_of, flatten, leaf_kinds, unflatten
 from .bindings import ArrayBinding
+from .numpy_nodes import look_again
 from .own_functions import Applied, Unforeseen, operands, raising
+from .reached import Reached
 
 if TYPE_CHECKING:
     from .recorder import Tape
@@ -69,11 +71,18 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         leaves: list[Any] = []
         flatten((args, kwargs), leaves)
         fresh = tape.constants.give_away([array_of(x) for x in leaves])
+        tape.at_work += 1
+        reached = Reached([fn, args, kwargs] if tape.observation is not None and tape.fault is None else ())
         with recording(None), tape.unobserved():
             result = fn(*args, **kwargs)
+        tape.at_work -= 1
         tape.expect_draws()
         tape.contents.take_all()
         _record_code(tape, fn, args, kwargs, result, fresh)
+        if tape.observation is not None and tape.fault is None:
+            reached.compare(tape.observation)
+            tape.reached.append(reached)
+            look_again(tape, reached, map(array_of, leaves))
         return result
     wrapper.__dict__["is_static_code"] = True
     return wrapper

@@ -58,12 +58,11 @@ class Tape:
         self.places: dict[FunctionNode, str] = {}
         self.memo: Any = None  # runs their backwards, if they do not themselves
         self._where: str | None = None
-        self._values: dict[int, Value] = {}
-        self._keep: list[Any] = []
+        self._values, self._keep = dict[int, Value](), list[Any]()
         self.constants, self.written, self.picked = Constants(), Written(), Picked()
         self._results: dict[int, Any] = {}  # weak references to results of functions, by identity
-        self.keeps_results = False
         self.computed, self.aliases = Detached(), Aliases()
+        self.at_work, self.reached = 0, list[Any]()  # functions and code; what functions of the user's can reach
         self._given: dict[int, Given] = {}  # the inputs of functions of the user's that are at work, by template
         self._parameters: dict[int, Value] = {}
         self._states: dict[int, StateBinding] = {}
@@ -79,14 +78,13 @@ class Tape:
         self.compared: dict[int, Any] = {}  # computed numbers among them
         # Variables found in attributes, that functions read: they are further inputs.
         self.carried: dict[int, tuple[Value, Variable, Entry]] = {}
-        self._nodes: list[tuple[Value, Any]] = []
-        self._detached: list[Value] = []
+        self._nodes, self._detached = list[tuple[Value, Any]](), list[Value]()
         self._promised: set[int] = set()  # arrays that are the same at every call
         self.contents = Contents(self.note)
         self._made: dict[int, Parameter] = {}
+        self.keeps_results = False
         self._initializing = self._first_arrays = False  # parameters get their first arrays, perhaps by random numbers
-        self._leaves: list[Any] = []  # of the arguments
-        self.arguments: dict[int, Any] = {}
+        self._leaves, self.arguments = list[Any](), dict[int, Any]()  # the latter by identity
         self.made_inside: Fault | None = None  # a function reads a parameter that the call has made
 
     # -- called by the core ------------------------------------------------------------------------------------
@@ -94,17 +92,19 @@ class Tape:
     def before(self, function: FunctionNode, inputs: Any) -> FunctionNode:
         """Called right before ``function.forward``, which runs unrecorded; returns the template to replay it by."""
         self.settle()
+        self.at_work += 1
         for v in inputs:
             self.contents.expect(v._array)
             self.constants.value(self, v._array)  # before functions may update it
         template = pristine(function)
         if runs_users_python(function):
             self.net.unobserved += 1
-            self._given[id(template)] = Given(inputs)
+            self._given[id(template)] = Given(inputs, template)
         return template
 
     def after(self, template: FunctionNode, function: FunctionNode, inputs: Any, outputs: Any) -> None:
         """Called when ``function`` has made its outputs."""
+        self.at_work -= 1
         self.draws |= self.observation is not None and self._has_drawn()
         if (of_user := self._given.pop(id(template), None)) is not None:
             self.net.unobserved -= 1
@@ -133,7 +133,8 @@ class Tape:
             attrs |= {"on_card": True} if is_cupy_array(outputs[0]._array) else {}
             attrs |= {"held": tuple(held)} if held else {}
             self.append(op, (*values, *held.values()), outputs, attrs)
-            look_again(self, of_user)
+            if of_user is not None:
+                look_again(self, of_user.reached)
             if self.observation is not None and not op.is_opaque:
                 self.aliases.made([(v, x._array) for v, x in zip(values, inputs, strict=True)],
                                  [(v, y._array) for y in outputs if (v := self.known(y._array)) is not None])

@@ -21,6 +21,7 @@ from ..trees import array_of, flatten, parts_of
 from .bindings import Binding, ParameterBinding
 from .numpy_nodes import apart
 from .observation import Observation
+from .reached import EXPECT
 from .recorder import Tape
 
 if TYPE_CHECKING:
@@ -37,7 +38,10 @@ class NotStatic(Exception):
 
 
 class TryAgain(Exception):
-    """A call made parameters or links that later calls find there: the next one is worth a trace, this one is not."""
+    """The next call is worth a trace, this one is not: the message says why if every call is like that.
+
+    It made parameters or links that later calls find there, or a function has raised.
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,9 +205,16 @@ def _settled(spec: Any, tape: Tape, observation: Observation, out_leaves: list[A
     """Note reads and changes of the call; returns ``spec`` together with its effects."""
     tape.settle(tape.where)
     if observation.imported or observation.made_parts:
-        raise TryAgain
+        raise TryAgain("every call makes new links or parameters")
+    if tape.at_work:
+        raise TryAgain("functions raise exceptions in every call")
     spec = _with_effects(spec, observation, out_leaves, containers)
     tape.contents.expect_all()
+    found = [r.read(observation.guards) for r in tape.reached]
+    tape.nodes = [n for n in tape.nodes if n.op is not EXPECT or n.attrs["guards"]]
+    for read in [g for g in found if g is not None]:
+        tape.note(f"{read.what} is read after a function of the user's has changed it, and replays would look for "
+                  "changes before; read it before that function", read.where)
     tape.constants.settle(tape)
     if tape.fault is None:
         tape.fault = tape.made_inside

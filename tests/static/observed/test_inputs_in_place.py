@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from static.models import build
-from static.observed.harness import Rows
+from static.observed.harness import CHANGED, Rows
 
 import kusari
 import kusari.functions as F
@@ -123,6 +123,85 @@ for name, body in dict(read_later=read_later, returned_and_read_later=returned_a
                        a_copy=a_copy).items():
     row(name, body)
 row("a_copy_of_its_own", a_copy_of_its_own, "replays", None)
+
+
+# -- in some calls only, not in the traced ones ------------------------------------------------------------------------
+
+
+class Later(InPlace):
+    """Doubles its input in place from one call on, and returns it, or another array."""
+
+    def __init__(self, model: Any, returns: bool) -> None:
+        self.model, self.returns = model, returns
+
+    def forward(self, inputs: Any) -> Any:
+        if self.model.i >= CHANGED:
+            inputs[0][...] *= 2
+        return inputs[0] if self.returns else inputs[0] + 1,
+
+    def backward(self, indexes: Any, gys: Any) -> Any:
+        return gys
+
+
+def later(name: str, body: Any, whole: bool = False) -> None:
+    def program(decorate: Any) -> Any:
+        def forward(self: Any, x: Any) -> Any:
+            y = body(self, x)
+            return F.sum(F.tanh(y)) if whole else y
+        model = build(decorate(forward), i=0, n=0)
+        optimizer = kusari.optimizers.SGD(0.1).setup(model)
+
+        def call(i: int, x: Any) -> Any:
+            model.i = i
+            y = optimizer.update(model.forward, x) if whole else model(x)
+            if whole:
+                model.cleargrads()
+                return y, x, model.n
+            model.cleargrads()
+            F.sum(y * y).backward()
+            return y, [p.grad for p in model.params()], x, model.n
+        return call
+    program.__name__ = f"later_{name}{'_in_a_step' * whole}"
+    ROWS.add(program, "falls back", "changes an array that it is given, in some calls")
+
+
+def later_read_twice(self: Any, x: Any) -> Any:
+    h = F.tanh(self.l(x))
+    self.n += 1
+    return Later(self, False).apply((h,))[0] + h * h
+
+
+def later_returned(self: Any, x: Any) -> Any:
+    h = F.tanh(self.l(x))
+    return Later(self, True).apply((h,))[0] * F.tanh(h)
+
+
+def later_an_argument(self: Any, x: Any) -> Any:
+    return F.tanh(Later(self, False).apply((x,))[0]) * self.l(x)
+
+
+def later_a_large_one(self: Any, x: Any) -> Any:
+    h = F.broadcast_to(F.tanh(self.l(x)), (2000, 3, 4)) * 1
+    return F.sum(Later(self, False).apply((h,))[0] + h, axis=0)
+
+
+def later_after_draws(self: Any, x: Any) -> Any:
+    h = F.dropout(self.l(x)) * np.random.rand()
+    h = Later(self, False).apply((h,))[0] + h
+    return F.dropout(h)
+
+
+def later_in_a_chain(self: Any, x: Any) -> Any:
+    h = self.l(x)
+    for k in range(3):
+        h = Later(self, k == 1).apply((h * 1,))[0] + F.tanh(h)
+    return h
+
+
+for body in (later_read_twice, later_returned, later_an_argument, later_a_large_one, later_after_draws,
+             later_in_a_chain):
+    for whole in (False, True):
+        later(body.__name__.removeprefix("later_"), body, whole)
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -1,0 +1,180 @@
+"""The state that a function of the user's can reach: what the call has stored there, and what its forward has changed.
+
+Replays have stores at their end and test guards at their beginning, so a function must not see the one, nor change what
+the call reads by the other.
+"""
+from __future__ import annotations
+
+import functools
+import types
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kusari.ir import Op, Trait
+from kusari.runtime.python_rows import RunError
+
+from ...link import Link
+from ...link.namespace import namespace_of
+from ...variable import Variable
+from ..guards.guard import CallResult, ClassOf, EntryType, Guard
+from .own_functions import owners
+
+if TYPE_CHECKING:
+    from .observation import Observation
+
+MOST_OBJECTS = 2000  # that are looked at: a data set is not state
+_CONTAINERS = (dict, list, set, frozenset, tuple, deque)
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, types.ModuleType, types.BuiltinFunctionType, Variable)
+
+
+def _is_own(kind: type) -> bool:
+    return not kind.__module__.startswith(("kusari", "numpy", "builtins"))
+
+
+def _of_code(code: types.CodeType, names: dict[str, Any]) -> Iterator[Any]:
+    yield from [names[n] for n in code.co_names if n in names]
+    for part in code.co_consts:
+        if isinstance(part, types.CodeType):
+            yield from _of_code(part, names)
+
+
+def _parts(x: Any) -> Iterator[Any]:
+    """Return the objects that code with ``x`` has, too."""
+    if isinstance(x, dict):
+        yield from dict.values(x)
+    elif isinstance(x, _CONTAINERS):
+        yield from x
+    elif isinstance(x, types.FunctionType):
+        yield from _of_code(x.__code__, x.__globals__)
+        for cell in x.__closure__ or ():
+            yield cell
+            try:
+                yield cell.cell_contents
+            except ValueError:  # nothing is there yet
+                pass
+        yield from x.__defaults__ or ()
+    elif isinstance(x, types.MethodType):
+        yield from (x.__self__, x.__func__)
+    elif isinstance(x, functools.partial):
+        yield from (x.func, *x.args, *x.keywords.values())
+    elif isinstance(x, Link) or _is_own(type(x)) and not isinstance(x, type) and hasattr(x, "__dict__"):
+        yield namespace_of(x)
+
+
+def roots(function: Any) -> list[Any]:
+    """Return what a function of the user's has: its attributes, and the methods and containers of its class."""
+    found: list[Any] = []
+    for own in owners(function):
+        found.extend(vars(own).values())
+        for kind in type(own).__mro__:
+            if _is_own(kind):
+                found.extend(v for v in vars(kind).values() if isinstance(v, (types.FunctionType, dict, list, set)))
+    return found
+
+
+def _reached(start: Any) -> dict[int, Any]:
+    """Return the containers, namespaces and arrays that can be reached, by identity; no more than so many."""
+    found: dict[int, Any] = {}
+    waiting: deque[Any] = deque(start)
+    seen: set[int] = set()
+    while waiting and len(seen) < MOST_OBJECTS:
+        x = waiting.popleft()
+        if id(x) in seen or isinstance(x, _PLAIN):
+            continue
+        seen.add(id(x))
+        found[id(x)] = x
+        if type(x) is not np.ndarray:
+            waiting.extend(_parts(x))
+    return found
+
+
+def _content(x: Any) -> Any:
+    """Return what a container or an array contains now, to be compared; None of what is neither."""
+    if isinstance(x, dict):
+        return dict(x)
+    if isinstance(x, (list, set, deque)):
+        return list(x)
+    if type(x) is np.ndarray and not x.dtype.hasobject:
+        return x.shape, x.dtype, zlib.adler32(np.ascontiguousarray(x).reshape(-1).view("u1").data)
+    if isinstance(x, types.CellType):
+        return {"cell_contents": x.cell_contents}
+    return None
+
+
+def _place(guard: Guard) -> tuple[Any, Any]:
+    """Return the object and the key that a guard is about; no key where it is about all of the object."""
+    if isinstance(guard, CallResult):
+        holder, key, *_ = (*guard.args, None, None)
+        return holder, key if isinstance(key, (str, int)) else None
+    return guard.holder, getattr(guard, "key", getattr(guard, "name", None))
+
+
+def _expect(attrs: Any) -> tuple[Any, ...]:
+    """Raise where Python of the user's has changed what the call reads behind it."""
+    for guard in attrs["guards"]:
+        if not guard.holds():
+            raise RunError(f"{guard.what} is read after a function of the user's has changed it, in some calls; read "
+                           "it before that function")
+    return ()
+
+
+EXPECT = Op("expect", _expect, Trait.OPAQUE)
+
+
+class Reached:
+    """What Python of the user's can reach from some objects, as it was before that runs.
+
+    ``arrays`` are those that it has changed.
+    """
+
+    def __init__(self, start: Any) -> None:
+        self.arrays: list[Any] = []
+        self.expected: list[Guard] = []  # which replays test behind that Python, too
+        self._found = _reached(start)
+        self._before = {number: _content(x) for number, x in self._found.items()}
+        self._changed: set[tuple[int, Any]] = set()
+        self._guards = 0
+
+    def expect(self, o: Observation, label: str) -> None:
+        """Note a fault if the call has stored something there, which replays store at their end."""
+        for effect in o.effects:
+            if any(id(x) in self._found for x in (effect.holder, *effect.target)):
+                o.note(f"{effect.what} changes before {label}, which may look at it, and replays change it at their "
+                       "end; change it after that function, or in it")
+                return
+
+    def compare(self, o: Observation) -> None:
+        """Find out what has changed."""
+        self._guards = len(o.guards)
+        for number, before in self._before.items():
+            if before is None:
+                continue
+            x = self._found[number]
+            now = _content(x)
+            if isinstance(before, dict):
+                self._changed.update((number, k) for k in before.keys() | now.keys()
+                                     if before.get(k, before) is not now.get(k, before))
+            elif isinstance(before, tuple):
+                if before != now:
+                    self.arrays.append(x)
+            elif len(before) != len(now) or any(a is not b for a, b in zip(before, now, strict=True)):
+                self._changed.add((number, None))
+        o.known = {p: g for p, g in o.known.items()  # what is read again is guarded again
+                   if p[1] in ("type", "kind") or self._found.keys().isdisjoint(
+                       (p[0], *(p[2] if isinstance(p[2], tuple) else p[2:])))}
+        self._before.clear()
+
+    def read(self, guards: list[Guard]) -> Guard | None:
+        """Return the guard of what has changed and the call has read afterwards; replays test what may change there."""
+        self.expected[:] = [g for g in guards[self._guards:] if not isinstance(g, (EntryType, ClassOf))
+                            and id(_place(g)[0]) in self._found]
+        return next((g for g in self.expected if self._is_of(g)), None)
+
+    def _is_of(self, guard: Guard) -> bool:
+        holder, key = _place(guard)
+        places = {k for n, k in self._changed if n == id(holder)}
+        return None in places or key in places or key is None and bool(places)
