@@ -101,6 +101,11 @@ def _place(guard: Guard) -> tuple[Any, Any]:
     return guard.holder, getattr(guard, "key", getattr(guard, "name", None))
 
 
+def _numbers(holder: int, _: str, key: Any) -> tuple[Any, ...]:
+    """Return the numbers of objects in a place."""
+    return (holder, *key) if isinstance(key, tuple) else (holder, key)
+
+
 def _expect(attrs: Any) -> tuple[Any, ...]:
     """Raise ``RunError`` where a read behind Python of the user's would find another thing than in the trace."""
     for guard in attrs["guards"]:
@@ -152,8 +157,7 @@ class Reached:
             elif len(before) != len(now) or any(a is not b for a, b in zip(before, now, strict=True)):
                 self._changed.add((number, None))
         o.known = {p: g for p, g in o.known.items()  # what is read again is guarded again
-                   if p[1] in ("type", "kind") or self._found.keys().isdisjoint(
-                       (p[0], *(p[2] if isinstance(p[2], tuple) else p[2:])))}
+                   if p[1] in ("type", "kind") or self._found.keys().isdisjoint(_numbers(*p))}
         self._before.clear()
 
     def read(self, guards: list[Guard]) -> Guard | None:
