@@ -18,7 +18,7 @@ class LazyArray:
         self._array: Any = None
 
     def apart(self) -> LazyArray:
-        """Return another one of the same array, unknown to whoever knows of this one."""
+        """Return another one of the same array, which holders of this one do not know."""
         array = self._array
         return LazyArray(self._make or (lambda: array))
 

@@ -132,7 +132,7 @@ class PythonRows:
         if node.op.is_opaque and not node.op.is_confined:  # it may keep its operands, and their memory is reused
             arrays = [a.copy() if isinstance(self.plan.slots.get(v), Arena) else a
                       for v, a in zip(node.inputs, arrays, strict=True)]
-            if "function" in node.attrs:  # which may write to those that are not its own
+            if "function" in node.attrs:  # which may write to its inputs
                 given = [a.copy() if a is b and type(a) is np.ndarray and 0 < a.nbytes <= COMPARED_BYTES else b
                          for a, b in zip(arrays, given, strict=True)][:len(given) - len(node.attrs.get("held", ()))]
         if node.op.fills:

@@ -28,6 +28,7 @@ from .decorated import Decorated, Decorator, P, R
 from .errors import Fault, Stale, StaticGraphError, StaticGraphWarning, without_observing
 from .follow.follow import Tail
 from .follow.joint_backward import backward_from
+from .guards.reached import EXPECT
 from .mode import may_run
 from .replay import fast_path
 from .replay.resume import going_on
@@ -38,7 +39,6 @@ from .step.step import Step, run_step
 from .trace import numpy_nodes
 from .trace.observation import Observation
 from .trace.observer.first_call import call_traced
-from .trace.reached import EXPECT
 from .trace.recorder import Tape
 from .trace.recording import NotStatic, Recording, TryAgain, begin, finish
 from .trees import MISS

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..guards.reached import Reached
 from .numpy_nodes import make_changes
-from .reached import Reached, roots
+from .own_functions import roots
 
 if TYPE_CHECKING:
     from .recorder import Tape

@@ -23,9 +23,9 @@ from ...variable import Variable
 from ..arrays.captured import outside_value, owner
 from ..computed_numbers import KINDS, ComputedNumber, computed_number, number_of
 from ..errors import is_from_handler
+from ..guards.reached import EXPECT, Reached
 from ..trees import SCALARS, flatten, unflatten
 from .effects import CHANGE, LOOK, Effect, add, refill
-from .reached import EXPECT, Reached
 
 if TYPE_CHECKING:
     from .recorder import Tape
@@ -202,7 +202,7 @@ def make_changes(tape: Tape) -> None:
 def look_again(tape: Tape, reached: Reached, given: Iterable[Any] = ()) -> None:
     """Record that arrays which were changed have the elements that Python of the user's, which may have, has left.
 
-    Not those that it was ``given``; what else it can reach has to be as it was.
+    Arrays that it was ``given`` are values anyway; other state within its reach has to be as it was.
     """
     known = {id(owner(x)) for x in given}
     changed = [x for x in reached.arrays if id(owner(x)) not in known]

@@ -27,6 +27,7 @@ from ...configuration import using_config
 from ...function_node import FunctionNode, select_gradients
 from ...variable import Variable, output_variable
 from ..errors import is_from_handler
+from ..guards.reached import is_own
 
 GENERATORS = (np.random.RandomState, np.random.Generator, np.random.BitGenerator, random.Random)
 _CONTAINERS = (list, dict, set, deque, bytearray)
@@ -230,6 +231,16 @@ class Applied:
 def owners(function: Any) -> list[Any]:
     """Return the function, and the one of the old style that it adapts."""
     return [function, function._function] if function.is_adapter else [function]
+
+
+def roots(function: Any) -> list[Any]:
+    """Return the objects that a function has itself: attributes, and the methods and containers of its class."""
+    found: list[Any] = []
+    for owner in owners(function):
+        found.extend(vars(owner).values())
+        for kind in filter(is_own, type(owner).__mro__):
+            found.extend(v for v in vars(kind).values() if isinstance(v, (FunctionType, dict, list, set)))
+    return found
 
 
 def _fresh_attributes(function: FunctionNode, tape: Any) -> list[dict[str, Any]]:

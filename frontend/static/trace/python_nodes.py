@@ -18,11 +18,11 @@ from ...reporter import report
 from ...tape import recording
 from ...variable import Variable, output_variable
 from ..computed_numbers import ComputedNumber, number_of, settled
+from ..guards.reached import Reached
 from ..trees import VARIABLE, array_of, flatten, leaf_kinds, unflatten
 from .bindings import ArrayBinding
 from .numpy_nodes import look_again
 from .own_functions import Applied, Unforeseen, operands, raising
-from .reached import Reached
 
 if TYPE_CHECKING:
     from .recorder import Tape

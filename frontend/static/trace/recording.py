@@ -17,11 +17,11 @@ from ..arrays.aliasing import Aliases
 from ..arrays.overlap import Spans, has_address
 from ..errors import Fault
 from ..guards.check import Checks
+from ..guards.reached import EXPECT
 from ..trees import array_of, flatten, parts_of
 from .bindings import Binding, ParameterBinding
 from .numpy_nodes import apart
 from .observation import Observation
-from .reached import EXPECT
 from .recorder import Tape
 
 if TYPE_CHECKING:

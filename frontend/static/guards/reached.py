@@ -1,4 +1,4 @@
-"""The state that a function of the user's can reach: what the call has stored there, and what its forward has changed.
+"""State within the reach of a function of the user's: stores of the call before it, and reads behind its changes.
 
 Replays have stores at their end and test guards at their beginning, so a function must not see the one, nor change what
 the call reads by the other.
@@ -20,18 +20,17 @@ from kusari.runtime.python_rows import RunError
 from ...link import Link
 from ...link.namespace import namespace_of
 from ...variable import Variable
-from ..guards.guard import CallResult, ClassOf, EntryType, Guard
-from .own_functions import owners
+from .guard import CallResult, ClassOf, EntryType, Guard
 
 if TYPE_CHECKING:
-    from .observation import Observation
+    from ..trace.observation import Observation
 
-MOST_OBJECTS = 2000  # that are looked at: a data set is not state
+LARGEST_STATE_ITEMS = 2000  # that are looked at: a data set is not state
 _CONTAINERS = (dict, list, set, frozenset, tuple, deque)
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, types.ModuleType, types.BuiltinFunctionType, Variable)
 
 
-def _is_own(kind: type) -> bool:
+def is_own(kind: type) -> bool:
     return not kind.__module__.startswith(("kusari", "numpy", "builtins"))
 
 
@@ -43,7 +42,7 @@ def _of_code(code: types.CodeType, names: dict[str, Any]) -> Iterator[Any]:
 
 
 def _parts(x: Any) -> Iterator[Any]:
-    """Return the objects that code with ``x`` has, too."""
+    """Return the objects that ``x`` leads to."""
     if isinstance(x, dict):
         yield from dict.values(x)
     elif isinstance(x, _CONTAINERS):
@@ -61,19 +60,8 @@ def _parts(x: Any) -> Iterator[Any]:
         yield from (x.__self__, x.__func__)
     elif isinstance(x, functools.partial):
         yield from (x.func, *x.args, *x.keywords.values())
-    elif isinstance(x, Link) or _is_own(type(x)) and not isinstance(x, type) and hasattr(x, "__dict__"):
+    elif isinstance(x, Link) or is_own(type(x)) and not isinstance(x, type) and hasattr(x, "__dict__"):
         yield namespace_of(x)
-
-
-def roots(function: Any) -> list[Any]:
-    """Return what a function of the user's has: its attributes, and the methods and containers of its class."""
-    found: list[Any] = []
-    for own in owners(function):
-        found.extend(vars(own).values())
-        for kind in type(own).__mro__:
-            if _is_own(kind):
-                found.extend(v for v in vars(kind).values() if isinstance(v, (types.FunctionType, dict, list, set)))
-    return found
 
 
 def _reached(start: Any) -> dict[int, Any]:
@@ -81,7 +69,7 @@ def _reached(start: Any) -> dict[int, Any]:
     found: dict[int, Any] = {}
     waiting: deque[Any] = deque(start)
     seen: set[int] = set()
-    while waiting and len(seen) < MOST_OBJECTS:
+    while waiting and len(seen) < LARGEST_STATE_ITEMS:
         x = waiting.popleft()
         if id(x) in seen or isinstance(x, _PLAIN):
             continue
@@ -93,7 +81,7 @@ def _reached(start: Any) -> dict[int, Any]:
 
 
 def _content(x: Any) -> Any:
-    """Return what a container or an array contains now, to be compared; None of what is neither."""
+    """Return the items of a container, or a checksum of an array, to be compared; None of other objects."""
     if isinstance(x, dict):
         return dict(x)
     if isinstance(x, (list, set, deque)):
@@ -113,8 +101,13 @@ def _place(guard: Guard) -> tuple[Any, Any]:
     return guard.holder, getattr(guard, "key", getattr(guard, "name", None))
 
 
+def _numbers(holder: int, _: str, key: Any) -> tuple[Any, ...]:
+    """Return the numbers of objects in a place."""
+    return (holder, *key) if isinstance(key, tuple) else (holder, key)
+
+
 def _expect(attrs: Any) -> tuple[Any, ...]:
-    """Raise where Python of the user's has changed what the call reads behind it."""
+    """Raise ``RunError`` where a read behind Python of the user's would find another thing than in the trace."""
     for guard in attrs["guards"]:
         if not guard.holds():
             raise RunError(f"{guard.what} is read after a function of the user's has changed it, in some calls; read "
@@ -126,9 +119,9 @@ EXPECT = Op("expect", _expect, Trait.OPAQUE)
 
 
 class Reached:
-    """What Python of the user's can reach from some objects, as it was before that runs.
+    """The state that Python of the user's can reach from some objects, as it was before that runs.
 
-    ``arrays`` are those that it has changed.
+    ``arrays`` are its arrays with other elements than before.
     """
 
     def __init__(self, start: Any) -> None:
@@ -148,7 +141,7 @@ class Reached:
                 return
 
     def compare(self, o: Observation) -> None:
-        """Find out what has changed."""
+        """Find the changes."""
         self._guards = len(o.guards)
         for number, before in self._before.items():
             if before is None:
@@ -164,12 +157,11 @@ class Reached:
             elif len(before) != len(now) or any(a is not b for a, b in zip(before, now, strict=True)):
                 self._changed.add((number, None))
         o.known = {p: g for p, g in o.known.items()  # what is read again is guarded again
-                   if p[1] in ("type", "kind") or self._found.keys().isdisjoint(
-                       (p[0], *(p[2] if isinstance(p[2], tuple) else p[2:])))}
+                   if p[1] in ("type", "kind") or self._found.keys().isdisjoint(_numbers(*p))}
         self._before.clear()
 
     def read(self, guards: list[Guard]) -> Guard | None:
-        """Return the guard of what has changed and the call has read afterwards; replays test what may change there."""
+        """Return the first guard of a read of a changed entry; replays test all reads that come later."""
         self.expected[:] = [g for g in guards[self._guards:] if not isinstance(g, (EntryType, ClassOf))
                             and id(_place(g)[0]) in self._found]
         return next((g for g in self.expected if self._is_of(g)), None)
