@@ -10,7 +10,7 @@ import types
 import zlib
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 LARGEST_STATE_ITEMS = 2000  # that are looked at: a data set is not state
 _CONTAINERS = (dict, list, set, frozenset, tuple, deque)
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, types.ModuleType, types.BuiltinFunctionType, Variable)
+_VALUES: Any = dict.values  # also of a class with another method of that name
 
 
 def is_own(kind: type) -> bool:
@@ -43,8 +44,9 @@ def _of_code(code: types.CodeType, names: dict[str, Any]) -> Iterator[Any]:
 
 def _parts(x: Any) -> Iterator[Any]:
     """Return the objects that ``x`` leads to."""
+    kind: type[Any] = type(x)
     if isinstance(x, dict):
-        yield from dict.values(x)
+        yield from _VALUES(x)
     elif isinstance(x, _CONTAINERS):
         yield from x
     elif isinstance(x, types.FunctionType):
@@ -59,8 +61,9 @@ def _parts(x: Any) -> Iterator[Any]:
     elif isinstance(x, types.MethodType):
         yield from (x.__self__, x.__func__)
     elif isinstance(x, functools.partial):
-        yield from (x.func, *x.args, *x.keywords.values())
-    elif isinstance(x, Link) or is_own(type(x)) and not isinstance(x, type) and hasattr(x, "__dict__"):
+        bound = cast("functools.partial[Any]", x)
+        yield from (bound.func, *bound.args, *bound.keywords.values())
+    elif isinstance(x, Link) or is_own(kind) and not isinstance(x, type) and hasattr(x, "__dict__"):
         yield namespace_of(x)
 
 
@@ -83,9 +86,9 @@ def _reached(start: Any) -> dict[int, Any]:
 def _content(x: Any) -> Any:
     """Return the items of a container, or a checksum of an array, to be compared; None of other objects."""
     if isinstance(x, dict):
-        return dict(x)
+        return dict(cast("dict[Any, Any]", x))
     if isinstance(x, (list, set, deque)):
-        return list(x)
+        return list(cast("list[Any]", x))
     if type(x) is np.ndarray and not x.dtype.hasobject:
         return x.shape, x.dtype, zlib.adler32(np.ascontiguousarray(x).reshape(-1).view("u1").data)
     if isinstance(x, types.CellType):
@@ -96,14 +99,14 @@ def _content(x: Any) -> Any:
 def _place(guard: Guard) -> tuple[Any, Any]:
     """Return the object and the key that a guard is about; no key where it is about all of the object."""
     if isinstance(guard, CallResult):
-        holder, key, *_ = (*guard.args, None, None)
-        return holder, key if isinstance(key, (str, int)) else None
+        args: tuple[Any, ...] = (*guard.args, None, None)
+        return args[0], args[1] if isinstance(args[1], (str, int)) else None
     return guard.holder, getattr(guard, "key", getattr(guard, "name", None))
 
 
 def _numbers(holder: int, _: str, key: Any) -> tuple[Any, ...]:
     """Return the numbers of objects in a place."""
-    return (holder, *key) if isinstance(key, tuple) else (holder, key)
+    return (holder, *cast("tuple[Any, ...]", key)) if isinstance(key, tuple) else (holder, key)
 
 
 def _expect(attrs: Any) -> tuple[Any, ...]:
@@ -149,8 +152,9 @@ class Reached:
             x = self._found[number]
             now = _content(x)
             if isinstance(before, dict):
-                self._changed.update((number, k) for k in before.keys() | now.keys()
-                                     if before.get(k, before) is not now.get(k, before))
+                old, new = cast("dict[Any, Any]", before), cast("dict[Any, Any]", now)
+                self._changed.update((number, k) for k in old.keys() | new.keys()
+                                     if old.get(k, old) is not new.get(k, old))
             elif isinstance(before, tuple):
                 if before != now:
                     self.arrays.append(x)
