@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 LARGEST_STATE_ITEMS = 2000  # that are looked at: a data set is not state
 _CONTAINERS = (dict, list, set, frozenset, tuple, deque)
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, types.ModuleType, types.BuiltinFunctionType, Variable)
-_VALUES: Any = dict.values  # also of a class with another method of that name
 
 
 def is_own(kind: type) -> bool:
@@ -42,11 +41,11 @@ def _of_code(code: types.CodeType, names: dict[str, Any]) -> Iterator[Any]:
             yield from _of_code(part, names)
 
 
-def _parts(x: Any) -> Iterator[Any]:
+def _parts(x: object) -> Iterator[Any]:
     """Return the objects that ``x`` leads to."""
-    kind: type[Any] = type(x)
+    kind = type(x)
     if isinstance(x, dict):
-        yield from _VALUES(x)
+        yield from dict[Any, Any].values(cast("dict[Any, Any]", x))
     elif isinstance(x, _CONTAINERS):
         yield from x
     elif isinstance(x, types.FunctionType):
