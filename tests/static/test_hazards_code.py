@@ -350,14 +350,14 @@ def test_state_in_containers_is_repeated(both: Any, body: Any) -> None:
     (in_new_list, r"Decorated\.list changes in every call"), (in_new_tuple, "made outside"),
     (in_deque, "made outside"), (in_queue, "changes in every call"),
     (in_counter, r"item 'calls' of a Counter .* changes in every call"),
-    (in_elements, "after the call has changed its elements"),
-    (in_elements_of_a_link, "after the call has changed its elements"),
+    (in_elements, None),
+    (in_elements_of_a_link, None),
     (lambda s, x: s.l(x) * float(s.large.sum()), r"elements of the array Decorated\.large may be read"),
     (lambda s, x: copy.deepcopy(s.l)(x) + s.m(x), "has made or copied"),
     (lambda s, x: F.linear(x, kusari.Parameter(np.ones((2, 4), "f"))), "has made or copied"),
     (lambda s, x: (lambda h: h * float(h.node.data.sum()))(F.relu(x)), r"\.node of a Variable may be read"),
 ])
-def test_what_replays_cannot_repeat(both: Any, body: Any, reason: str) -> None:
+def test_what_replays_cannot_repeat(both: Any, body: Any, reason: str | None) -> None:
     def make(decorate: Any) -> Any:
         class Decorated(Stateful):
             forward = decorate(body)
