@@ -121,7 +121,7 @@ class Region:
 class _Sum:
     """A sum of flat arrays; ``buffer`` is where this rank writes its own, times ``factor``.
 
-    What is read of the sum has been multiplied by ``weight``.
+    Reads of the sum give it times ``weight``.
     """
 
     weight: Any = 1

@@ -110,12 +110,14 @@ class StepReduction:
         ``grads`` maps ``id(parameter)`` to gradients; the backward begins with the node number ``first``.
         """
         reduction = self._reduction
+        if not reduction.buckets:
+            return [*nodes], dict(grads)
         made = {v: i for i, node in enumerate(nodes) for v in node.outputs}
         every = [[grads[id(self._params[i])] for i in members] for members in reduction.buckets]
         last = max([i for i, node in enumerate(nodes) if node.op.is_opaque], default=-1)
         self._parts = reduction.in_place()
         if self._parts is None:
-            begin = max([last, *(made.get(v, -1) for v in every[0])]) if every else last
+            begin = max([last, *(made.get(v, -1) for v in every[0])])
         else:  # before anything is written to what others read
             begin = min([i for own in every for v in own if (i := made.get(v, -1)) >= first], default=len(nodes)) - 1
             begin = max(begin, last)
