@@ -5,6 +5,7 @@ import copy
 import pickle
 
 import numpy as np
+from mpi_ranks import raised
 from regression import Regression, StaticRegression, batch, digest, same_everywhere
 
 import kusari
@@ -247,4 +248,37 @@ def check_ranks_in_place_and_not_add_up_the_same(comm):
         found.append([p.array for _, p in sorted(model.namedparams())])
     for x, y in zip(*found, strict=True):
         np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-6)
+    own.finalize()
+
+
+class Failing(kusari.FunctionNode):
+    fails = False
+
+    def forward(self, inputs):
+        if Failing.fails:
+            raise ZeroDivisionError("a fault")
+        return inputs[0] * 2,
+
+    def backward(self, indexes, grads):
+        return grads[0] * 2,
+
+
+class Guarded(Regression):
+    @kusari.static_graph
+    def forward(self, x, t):
+        return F.mean_squared_error(self.l2(Failing().apply((F.tanh(self.l1(x)),))[0]), t)
+
+
+def check_a_step_that_fails_leaves_gradients_in_place(comm):
+    own = distributed.create_communicator("pure_nccl")
+    model = Guarded()
+    optimizer = distributed.create_multi_node_optimizer(kusari.optimizers.SGD(0.1), own).setup(model)
+    for k in range(5):
+        optimizer.update(model, *batch(10 * comm.rank + k))
+    assert (step_of(optimizer)._reduction.states != []) == (comm.size == 2 and comm.inter_size == 1)
+    Failing.fails = True
+    raised(ZeroDivisionError, "a fault", lambda: optimizer.update(model, *batch(comm.rank)))
+    Failing.fails = False
+    assert all(p.grad is not None and np.isfinite(p.grad).all() for p in model.params())
+    same_everywhere(comm, b"".join(p.grad.tobytes() for p in model.params()))
     own.finalize()
