@@ -7,7 +7,8 @@ layers of their own: `kusari.runtime.frame.LARGE` of large frames, and ``StandIn
 from __future__ import annotations
 
 __all__ = [
-    "Arrays", "Attributes", "Cut", "Exposed", "Given", "Modules", "Scaled", "Shared", "Structure", "Version", "Whole",
+    "Arrays", "Attributes", "Cut", "Exposed", "Given", "Modules", "Scaled", "Shared", "Structure", "Traced", "Version",
+    "Whole",
 ]  # fmt: skip
 
 
@@ -35,6 +36,10 @@ class Shared(Version):
 
 class Arrays(Version):
     """Assignments of another array to a Variable that had one, or to any parameter."""
+
+
+class Traced(Version):
+    """Calls that run otherwise when they are made again: traced ones, and functions that follow a static call anew."""
 
 
 class Flag:

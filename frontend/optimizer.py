@@ -21,6 +21,8 @@ from .link import Link
 from .link.namespace import namespace_of
 from .link.walk import all_params
 from .pytorch_names import OPTIMIZER, answer
+from .rehearsal import rehearse
+from .serializer import Deserializer
 from .update_rule import Hooks, UpdateRule
 
 __all__ = ["GradientMethod", "Hyperparameter", "HyperparameterProxy", "Optimizer", "UpdateRule"]
@@ -72,6 +74,7 @@ class Optimizer:
     _loss_scaling_growth = 2.0
     _loss_scaling_overflowed = False
     _gradients_are_finite = True
+    _resumed = False  # whether it has been loaded, after updates, and has made none since
 
     def setup(self, link: Link) -> Any:
         """Set the target, and the counters to 0; returns the optimizer.
@@ -148,6 +151,8 @@ class Optimizer:
         """Save or load the counters and the states of the update rules; the target is saved by itself."""
         self.t = serializer("t", self.t)
         self.epoch = serializer("epoch", self.epoch)
+        if isinstance(serializer, Deserializer):
+            self._resumed = bool(self.t)
         if self.target is None:
             raise RuntimeError("Optimizer is not set up. Call `setup` method before saving or loading it.")
         for path, param in self.target.namedparams():
@@ -274,12 +279,19 @@ class GradientMethod(Optimizer):
         Args:
             lossfun: If given, ``lossfun(*args, **kwds)`` is the loss whose gradients are computed here. Otherwise the
                 gradients must have been computed before.
+
+        The first one after the optimizer was loaded is made twice if static functions are traced in it, so that
+        compiled code makes it, as in a training without interruption: see `kusari.rehearsal`.
         """
         target = self.target
         if target is None:
             raise RuntimeError("Optimizer is not set up. Call `setup` method.")
         if lossfun is None and _tape.updates and get_ident() in _tape.updates and _tape.updated(self, sys._getframe(1)):
             self._finish_step()
+            return
+        if lossfun is not None and self._resumed:
+            self._resumed = False
+            rehearse(self, lambda: self.update(lossfun, *args, **kwds), (lossfun, args, kwds))
             return
         if lossfun is not None:
             call = _tape.static_call(lossfun)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from ..optimizer import GradientMethod
+from ..rehearsal import rehearse
 from ..serializer import Deserializer
 from .communicators.gradients import Run, layout_of, members
 from .consistency import require_consistent
@@ -49,7 +50,7 @@ class _MultiNodeOptimizer:
 
     def __init__(self, actual_optimizer: Any, communicator: Any, zero_fill: bool) -> None:
         self._set(communicator=communicator, actual_optimizer=actual_optimizer, zero_fill=zero_fill, target_params=[],
-                  _loaded=False, _compared=False, _reducer=_Reducer(self))
+                  _begun=False, _loaded=False, _compared=False, _reducer=_Reducer(self))
 
     def _set(self, **attributes: Any) -> None:
         vars(self).update(attributes)
@@ -57,11 +58,17 @@ class _MultiNodeOptimizer:
     def setup(self, link: Any) -> Any:
         """Set up the optimizer; returns this one."""
         self.actual_optimizer.setup(link)
-        self._set(target_params=[], _loaded=False, _compared=False)
+        self._set(target_params=[], _begun=False, _loaded=False, _compared=False)
         return self
 
     def update(self, lossfun: Callable[..., Any] | None = None, *args: Any, **kwds: Any) -> None:
         """Compute gradients, take their means over all ranks, and update; or broadcast: see the function above."""
+        if lossfun is not None and not self._begun:
+            self._set(_begun=True)
+            if self._all_resumed():
+                rehearse(self.actual_optimizer, lambda: self.update(lossfun, *args, **kwds), (lossfun, args, kwds),
+                         lambda traced: any(self.communicator.agree("update", None, lambda: traced)))
+                return
         if lossfun is not None and self._is_settled():
             self._step(lossfun, args, kwds)
             return
@@ -70,6 +77,13 @@ class _MultiNodeOptimizer:
         if self.is_changed(self.target) and self._broadcast():
             return
         self._reduce_and_update()
+
+    def _all_resumed(self) -> bool:
+        """Whether the first update goes on from a file on all ranks, and may be made more than once."""
+        optimizer = self.actual_optimizer
+        resumed = getattr(optimizer, "_resumed", False) and self._loaded
+        optimizer._resumed = False
+        return all(self.communicator.agree("update", None, lambda: resumed))
 
     def _is_settled(self) -> bool:
         """Whether updates are the optimizer's own with gradients that are means, which may be compiled as a whole."""
@@ -128,7 +142,7 @@ class _MultiNodeOptimizer:
 
     def note_loaded(self) -> None:
         """Have the next update take parameters and states as they are, if this is called on all ranks."""
-        self._set(_loaded=True, _compared=False, target_params=[])
+        self._set(_begun=False, _loaded=True, _compared=False, target_params=[])
 
     def __getattr__(self, name: str) -> Any:
         if name == "actual_optimizer":  # a copy under construction
@@ -177,6 +191,10 @@ class _DoubleBufferingOptimizer(_MultiNodeOptimizer):
     def __init__(self, actual_optimizer: Any, communicator: Any, zero_fill: bool) -> None:
         super().__init__(actual_optimizer, communicator, zero_fill)
         self._set(_started=None)
+
+    def _all_resumed(self) -> bool:
+        self.actual_optimizer._resumed = False
+        return False  # its updates are never made as a whole, and the first one changes nothing
 
     def _is_settled(self) -> bool:
         return False

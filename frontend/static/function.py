@@ -17,6 +17,7 @@ from kusari.runtime.python_rows import RunError
 from .. import environment
 from ..callsite import user_stacklevel
 from ..configuration import config
+from ..epochs import Traced
 from ..explanation import SUMMARY, Explanation
 from ..link import Link
 from ..progress import Work
@@ -279,6 +280,7 @@ class StaticFunction:
                kwargs: dict[str, Any]) -> Any:
         if cache.hooked is not None and cache.hooked.get("_local_link_hooks"):
             return self.fn(*args, **kwargs)
+        Traced.version = object()
         tape, inputs = begin(leaves)
         observation = Observation(self.fn, tape)
         tape.observe(observation)

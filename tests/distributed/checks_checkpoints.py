@@ -77,12 +77,7 @@ def resume(comm, static):
         assert second.updater.iteration == expected_iteration
         second.run()
         found = second.updater.get_optimizer("main").target
-        if static:  # the first call is define-by-run, which rounds otherwise
-            for (_, p), (_, q) in zip(sorted(found.namedparams()), sorted(model.namedparams()), strict=True):
-                np.testing.assert_allclose(p.array, q.array, rtol=1e-5, atol=1e-6)
-            same_everywhere(comm, digest(found))
-        else:
-            assert digest(found) == expected
+        assert digest(found) == expected
         again, optimizer = trainer_of(comm, out, 6, seed=9)
         loader.maybe_load(again, optimizer)
         again.run()

@@ -21,6 +21,7 @@ from ... import tape as _tape
 from ...callsite import short, user_location
 from ...configuration import config
 from ...elementwise import Elementwise
+from ...epochs import Traced
 from ...function_node import FunctionNode
 from ...utils import type_check
 from ...variable import Variable
@@ -69,6 +70,7 @@ class Tail:
                 self.kinds = {k: v for k, v in list(self.kinds.items()) if v is not None and v.again}
             if len(self.kinds) < MOST_KINDS:
                 self.kinds[key] = _ONCE
+                Traced.version = object()
             return None
         reason = _unknown(function, arrays)
         kind = TailFunction(self, function, arrays, places) if reason is None else None

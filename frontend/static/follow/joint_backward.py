@@ -17,7 +17,7 @@ import numpy as np
 from kusari.ir import Builder, Graph, Node, TensorType, Value, copied, tensor_type
 
 from ...backprop import go_on
-from ...epochs import Given
+from ...epochs import Given, Traced
 from ...function_node import FunctionNode
 from ...graph_walks import gradients_given
 from ...variable import Variable
@@ -151,6 +151,7 @@ def _made(tail: Tail, before: Any, walk: Walk, key: Any) -> Any:
             for k, j in list(tail.joined.items()):
                 if type(j) is not JointBackward:
                     tail.joined.pop(k, None)
+        Traced.version = object()
         return _SEEN
     if tail.tried >= MOST_BACKWARDS:
         return _APART

@@ -16,10 +16,10 @@ from kusari.ir import Value
 
 from ...backprop import grad
 from ...configuration import config, using_config
-from ...epochs import Attributes
 from ...link import Link
 from ...link.namespace import entries_of
 from ...parameter import Parameter
+from ...saved_state import SavedState
 from ...variable import Variable
 from ..errors import StaticGraphError
 from ..gradients.differentiate import LEFT_OUT, differentiate
@@ -37,40 +37,18 @@ from .blame import Blame, blame_backward, blame_forward
 from .differences import coarsest, difference, largest
 
 
-class _State:
-    """The state that a call may change: attributes of links, those it stores, persistent arrays, random numbers.
-
-    Invariant: ``restore`` puts all of it back as it was when this object was made, arrays in place.
-    """
+class _State(SavedState):
+    """The state that a call may change: attributes of links, those it stores, persistent arrays, random numbers."""
 
     def __init__(self, holders: Sequence[tuple[str, dict[str, Any]]], changed: Sequence[Any] = ()) -> None:
-        self.containers = [(x, x.copy()) for x in changed if isinstance(x, (list, dict, set))]
-        self.random = np.random.get_state()
-        self.holders = [(name, d, {k: v for k, v in d.items() if not k.startswith("_static")}) for name, d in holders]
-        self.copies = {id(v): v.copy() for _, _, entries in self.holders for v in entries.values()
-                       if isinstance(v, np.ndarray)}
-
-    def restore(self) -> None:
-        np.random.set_state(self.random)
-        for container, before in self.containers:
-            container.clear()
-            container.extend(before) if isinstance(container, list) else container.update(before)
-        for _, holder, entries in self.holders:
-            for key in [k for k in holder if k not in entries and not k.startswith("_static")]:
-                del holder[key]
-            for key, value in entries.items():
-                if holder.get(key) is not value:
-                    holder[key] = value
-                copy = self.copies.get(id(value))
-                if copy is not None and value.flags.writeable:
-                    value[...] = copy
-        Attributes.version = object()
+        super().__init__([d for _, d in holders], changed)
+        self.holders = holders
 
     def seen(self) -> dict[str, Any]:
         """The present state, as copies, by name."""
         state = np.random.get_state(legacy=False)
         found: dict[str, Any] = {"the state of numpy.random": np.append(state["state"]["key"], state["state"]["pos"])}
-        for name, holder, _ in self.holders:
+        for name, holder in self.holders:
             for key, value in holder.items():
                 if isinstance(value, Variable) and not isinstance(value, Parameter):
                     value = value._array
@@ -172,7 +150,7 @@ class EagerCall:
 
     def _values(self) -> dict[str, Value]:
         """The values of attributes after the call, by the names that ``seen`` gives these."""
-        names = {id(holder): name for name, holder, _ in self.state.holders}
+        names = {id(holder): name for name, holder in self.state.holders}
         recorded = self.recorded
         found = {f"{names[id(entries_of(b.link))]}.{b.name}": v
                  for v, b in zip(recorded.graph.params, recorded.bindings, strict=True) if isinstance(b, StateBinding)}
