@@ -11,13 +11,14 @@ For each number of ranks ``mpiexec`` starts that many processes of one thread. A
 * *reduced*: ``pure_nccl``; its *share* is the part of a step beyond *alone*
 * *messages*: the same by messages of MPI in place of memory that the ranks of a machine share
 * *eager*: *reduced* define-by-run
-* *strong*: ``pure_nccl`` with the batch divided among the ranks
+* *strong*, *divided*: *reduced* and *messages* with the batch divided among the ranks
 * *ddp*: PyTorch's ``DistributedDataParallel`` over gloo (``--torch``), the quicker of eager and ``torch.compile``
 
 The simulation (``scaling.py``) has the schedule's buckets with their places in it, the time of a rank alone with the
 whole batch, a half, a quarter and an eighth of it, and the latency and the bandwidth at which gradients of 4 bytes and
 of 16 MB are replaced by their means here, or those of a network (``--latency --bandwidth``), whose transfers take no
-processor time. Each line says how far the simulation is from what was measured with each number of ranks.
+processor time. It has messages, as there are between machines: each line says how far it is from *messages* and
+*divided* with each number of ranks.
 """
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ from scaling import COLUMNS, MANY, Bucket, Line, Network, draw, simulated
 
 HERE = Path(__file__).resolve().parent
 MODELS = ("mnist_mlp", "resnet18")
-KINDS = ("alone", "copied", "reduced", "messages", "eager", "strong")
+KINDS = ("alone", "copied", "reduced", "messages", "eager", "strong", "divided")
+BY_MESSAGES = ("messages", "divided")
+DIVIDED = ("strong", "divided")
 COMMUNICATORS = {"copied": "dummy"}  # the others pure_nccl
 SHARES = (1.0, 0.5, 0.25, 0.125)
 LARGE_BYTES = 1 << 24
@@ -61,7 +64,7 @@ def stepper(name: str, kind: str, rank: int, share: float = 1.0) -> tuple[Callab
     optimizer: Any = model.optimizer()
     if kind != "alone":
         comm = distributed.create_communicator(COMMUNICATORS.get(kind, "pure_nccl"))
-        comm.set_config("shared_memory", kind != "messages")
+        comm.set_config("shared_memory", kind not in BY_MESSAGES)
         optimizer = distributed.create_multi_node_optimizer(optimizer, comm)
     optimizer.setup(chain)
     inputs, labels = model.arrays()
@@ -80,6 +83,7 @@ def mean_of(nbytes: int) -> Callable[[], Any]:
         link.W = kusari.Parameter(np.zeros(nbytes // 4, "f"))
     link.W.grad = np.zeros_like(link.W.array)
     comm = distributed.create_communicator("pure_nccl")
+    comm.set_config("shared_memory", False)
     comm.multi_node_mean_grad(link)
     comm.set_config("checked_updates", 0)
     return lambda: comm.multi_node_mean_grad(link)
@@ -124,7 +128,7 @@ def child(names: list[str], steps: int) -> None:
         return np.max(world.allgather_obj(seconds), axis=0).tolist()
     for name in names:
         row: dict[str, Any] = {}
-        made = {kind: stepper(name, kind, world.rank, 1 / world.size if kind == "strong" else 1.0) for kind in KINDS}
+        made = {kind: stepper(name, kind, world.rank, 1 / world.size if kind in DIVIDED else 1.0) for kind in KINDS}
         parts = [stepper(name, "alone", world.rank, share)[0] for share in SHARES]
         calls = [*(step for step, _ in made.values()), *parts]
         for call in calls:
@@ -197,7 +201,7 @@ def curves(name: str, rows: dict[int, dict[str, Any]], here: Network, there: Net
     base = row["alone"], row["parts"][0]
     shown: dict[str, list[tuple[int, float]]] = {}
     measured: dict[str, list[tuple[int, float]]] = {}
-    for i, (kind, title) in enumerate(zip(("reduced", "strong"), COLUMNS, strict=True)):
+    for i, (kind, title) in enumerate(zip(BY_MESSAGES, COLUMNS, strict=True)):
         found = {n: seconds(n, there)[i] for n in (1, 2, 4, *MANY)}
         shown[title] = [(n, base[i] / t / (n if i else 1)) for n, t in found.items()]
         measured[title] = [(n, each["alone"] / each[kind] / (n if i else 1)) for n, each in rows.items()]

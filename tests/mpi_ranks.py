@@ -102,7 +102,7 @@ def _results(modules: tuple[str, ...], size: int, variables: tuple[tuple[str, st
             name, errors = json.loads(line[len(MARK):])
             found[name] = errors
     if code != 0:
-        found["the end"] = [f"exit code {code}\n{out[-2000:]}\n{err[-4000:]}"]
+        found["the end"] = [f"exit code {code}\n{out[-2000:]}\n{err[:3000]}\n…\n{err[-3000:]}"]
     return found
 
 

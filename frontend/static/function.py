@@ -68,9 +68,7 @@ class StaticFunction:
         self.in_session = in_session  # of ONNX Runtime
         self.memory = memory
         self.only_training = only_training
-        self.verifier: Any = None
-        if verify:
-            self.verifier = Verifier(verify)
+        self.verifier: Any = Verifier(verify) if verify else None
         self._caches: dict[int, tuple[Any, Any]] = {}  # a reference to each object; its cache, or a reference
         self._warned: set[str] = set()
         _functions.add(self)
