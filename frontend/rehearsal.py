@@ -48,15 +48,17 @@ def _state(optimizer: Any, arguments: Any) -> SavedState | None:
     leaves = [optimizer.target, *_leaves(arguments)]
     links = {id(x): x for leaf in leaves if isinstance(leaf, Link) for x in leaf.links()}.values()
     params = [p for link in links for p in link.params()]
-    variables = [*params, *(x for x in leaves if isinstance(x, Variable))]
-    if not all(isinstance(v._array, np.ndarray) for v in variables):
-        return None
     rules = [p.update_rule for p in params if p.update_rule is not None]
     every = [x._hooks for x in (optimizer, *rules) if x._hooks is not None]
     hooks = [h for each in every for h in (*each.pre.values(), *each.post.values()) if hasattr(h, "__dict__")]
     owners = (*links, optimizer, optimizer.hyperparam, *rules, *(r.hyperparam for r in rules), *hooks)
     namespaces = list({id(x): namespace_of(x) for x in owners}.values())
-    return SavedState(namespaces, [v for d in namespaces for v in d.values()], variables, _COMPILED)
+    values = [v for d in namespaces for v in d.values()]
+    inner = [v for x in values if isinstance(x, (list, dict)) for v in (x.values() if isinstance(x, dict) else x)]
+    variables = [x for x in (*leaves, *values, *inner) if isinstance(x, Variable)]
+    if not all(isinstance(v._array, np.ndarray) for v in variables):
+        return None
+    return SavedState(namespaces, values, variables, _COMPILED)
 
 
 def _leaves(x: Any) -> Iterator[Any]:

@@ -44,7 +44,8 @@ class SavedState:
         for variable, array, grad in self._variables:
             if variable._array is not array:
                 variable.array = array
-            variable.grad = grad
+            if variable.grad is not grad:
+                variable.grad = grad
         for array, copy in self._copies.values():
             if array.flags.writeable:
                 array[...] = copy
