@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import tempfile
 
 import numpy as np
 from mpi_ranks import raised
@@ -11,6 +13,7 @@ import kusari.functions as F
 import kusari.links as L
 from kusari import distributed
 from kusari.distributed.errors import CollectiveMismatch
+from kusari.distributed.transport.watch import Place
 
 DTYPES = ("float16", "float32", "float64", "int32", "int64", "uint8", "bool")
 NAMES = ("pure_nccl", "hierarchical", "two_dimensional", "single_node", "flat", "naive", "non_cuda_aware")
@@ -302,3 +305,16 @@ def check_messages_with_gradients(comm):
         first, second = (functions.recv(comm, 0, force_tuple=True)[0] for _ in range(2))
         (F.sum(first) + 10 * F.sum(second)).backward()
     raised(ValueError, "otherwise deadlock occurs", lambda: functions.send(x, comm, comm.rank))
+
+
+def check_a_rank_that_does_not_run_for_a_while_is_no_deadlock(comm):
+    if comm.size > 2:
+        return  # once is enough
+    path = comm.bcast_obj(os.path.join(tempfile.mkdtemp(), "go"))
+    if comm.rank == 0:
+        assert comm.recv_obj(1) == "came"
+        return
+    pause = f"sleep 3; kill -STOP {os.getpid()}; touch {path}; sleep 5; kill -CONT {os.getpid()}"
+    with subprocess.Popen(["sh", "-c", pause]):
+        comm._channel._watch.until(lambda: os.path.exists(path), Place("a file", "here"))
+        comm.send_obj("came", 0)

@@ -1,8 +1,10 @@
 """Waits that end: ranks that wait long tell the others where, and ranks that end tell that they do.
 
 A rank waits by polling. Once it has waited for `ANNOUNCED_AFTER` it tells all others what it waits for, and tells them
-again when it goes on. A rank that knows that all others wait, and that none has gone on for `SETTLED_AFTER`, raises
-`Deadlock`, which lists them all. A rank whose program has ended tells so too: who waits for it raises `RankGone`.
+again when it goes on. A rank that knows that all others wait, and that none has gone on for `SETTLED_AFTER`, asks them,
+`ROUNDS` times: a rank that has just not been running, or has news of its own on the way, does not answer that it still
+waits. When all have, it raises `Deadlock`, which lists them all, and tells the others to do so. A rank whose program has
+ended tells so too: who waits for it raises `RankGone`.
 """
 from __future__ import annotations
 
@@ -22,6 +24,7 @@ NAP_SECONDS = 0.0002
 LISTEN_SECONDS = 0.2  # between looks at what other ranks tell
 ANNOUNCED_AFTER = 2.0
 SETTLED_AFTER = 2.0
+ROUNDS = 3  # of questions: what a rank does as it looks may let another one go on, and that one a third
 LEAVING_SECONDS = 1.0  # that a rank which ends waits for the others before it tells them
 _NOTE = 7  # the tag of notes
 
@@ -56,9 +59,15 @@ class Watch:
         self._group = mpi_comm.Get_group()
         self.rank: int = mpi_comm.Get_rank()
         self.size: int = mpi_comm.Get_size()
-        self._waiting: dict[int, tuple[str, tuple[int, ...]]] = {}
+        self._waiting: dict[int, tuple[str, int]] = {}  # where, and the number of the wait
         self._gone: set[int] = set()
         self._changed = 0.0  # when a note came last
+        self._number = 0  # of this rank's waits that were announced
+        self._asked: list[tuple[int, int]] = []  # questions to answer: who asks, and its number
+        self._question = 0  # the number of this rank's last one
+        self._rounds = -1  # that all have answered; -1 before the first was asked
+        self._answered: set[int] = set()  # who still waits, of those asked
+        self._found = False  # whether another rank has found that this wait does not end
         self._notes: list[Any] = []
         atexit.register(self._leave)
 
@@ -108,13 +117,16 @@ class Watch:
                 self._check(place, announced, now)
                 if not announced and now - start > ANNOUNCED_AFTER:
                     announced = True
-                    self._tell(("waits", str(place), place.peers))
+                    self._number += 1
+                    self._tell(("waits", str(place), self._number))
         if announced:
+            self._number += 1
             self._tell(("goes on",))
 
-    def _tell(self, note: tuple[Any, ...]) -> None:
+    def _tell(self, note: tuple[Any, ...], to: int | None = None) -> None:
         self._notes = [r for r in self._notes if not r.Test()]
-        self._notes += [self._line.isend(note, other, _NOTE) for other in range(self.size) if other != self.rank]
+        others = [other for other in range(self.size) if other != self.rank] if to is None else [to]
+        self._notes += [self._line.isend(note, other, _NOTE) for other in others]
 
     def _listen(self) -> None:
         from mpi4py import MPI
@@ -123,12 +135,20 @@ class Watch:
         while self._line.iprobe(MPI.ANY_SOURCE, _NOTE, status):
             source = status.Get_source()
             note = self._line.recv(source=source, tag=_NOTE)
-            self._changed = time.monotonic()
-            self._waiting.pop(source, None)
-            if note[0] == "waits":
-                self._waiting[source] = note[1:]
-            elif note[0] == "ends":
-                self._gone.add(source)
+            if note[0] == "asks":
+                self._asked.append((source, note[1]))
+            elif note[0] == "still waits":
+                self._answered.update([source] if note[1] == self._question else [])
+            elif note[0] == "for ever":
+                self._found = self._found or note[1] == self._number
+            else:
+                self._changed = time.monotonic()
+                self._rounds, self._answered = -1, set()
+                self._waiting.pop(source, None)
+                if note[0] == "waits":
+                    self._waiting[source] = note[1:]
+                elif note[0] == "ends":
+                    self._gone.add(source)
 
     def _check(self, place: Place, announced: bool, now: float) -> None:
         gone = sorted(self._gone.intersection(place.peers))
@@ -137,10 +157,29 @@ class Watch:
             raise RankGone(
                 f"rank {who} has ended its program, and rank {self.rank} waits for it in {place}. Every rank has to "
                 "make the same calls: look for a loop with fewer iterations, a return or a sys.exit() on that rank.")
-        if announced and len(self._waiting) == self.size - 1 and now - self._changed > SETTLED_AFTER:
+        for source, question in self._asked:
+            self._tell(("still waits", question), source)
+        self._asked.clear()
+        if announced and (self._found or len(self._waiting) == self.size - 1 and now - self._changed > SETTLED_AFTER):
+            if not self._found and not self._all_still_wait():
+                return
+            for other, (_, number) in self._waiting.items():
+                self._tell(("for ever", number), other)
+            self._found, self._rounds = False, -1
             where = {self.rank: str(place), **{rank: text for rank, (text, _) in self._waiting.items()}}
             table = "\n".join(f"  rank {rank} waits in {where[rank]}" for rank in sorted(where))
             raise Deadlock(f"every rank waits for another one:\n{table}")
+
+    def _all_still_wait(self) -> bool:
+        """Whether all ranks have answered all rounds; begins the next one where they have answered the last."""
+        if self._rounds >= 0 and len(self._answered) < self.size - 1:
+            return False
+        self._rounds += 1
+        if self._rounds == ROUNDS:
+            return True
+        self._question, self._answered = self._question + 1, set()
+        self._tell(("asks", self._question))
+        return False
 
     def _leave(self) -> None:
         """Tell the other ranks that this one ends, unless they end at the same time."""
