@@ -2,8 +2,8 @@
 
 A rank waits by polling. Once it has waited for `ANNOUNCED_AFTER` it tells all others what it waits for, and tells them
 again when it goes on. A rank that knows that all others wait, and that none has gone on for `SETTLED_AFTER`, asks them,
-`ROUNDS` times: a rank that has just not been running, or has news of its own on the way, does not answer that it still
-waits. When all have, it raises `Deadlock`, which lists them all, and tells the others to do so. A rank whose program has
+`ROUNDS` times: one that has not been running, or has news of its own on the way, does not answer that it still waits.
+When all have answered it raises `Deadlock`, which lists them, and tells the others to do so. A rank whose program has
 ended tells so too: who waits for it raises `RankGone`.
 """
 from __future__ import annotations
