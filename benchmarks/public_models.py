@@ -243,7 +243,7 @@ def denoiser() -> Case:
 def stylegan() -> Case:
     import chainer
     from net import MappingNetwork, StyleGenerator
-    model = chainer.ChainList(MappingNetwork(512), StyleGenerator(16))
+    model = chainer.ChainList(MappingNetwork(512), StyleGenerator(32))
     return Case(model, lambda m, z: mean_square(m[1](m[0](z), 1.5)), images(2, 512))
 
 

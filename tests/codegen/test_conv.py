@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -54,6 +55,16 @@ def test_every_algorithm_that_suits(jit, name: str, algorithm: str) -> None:
         else:
             with pytest.raises(ValueError, match="does not suit"):
                 conv_kernel(spec, TARGETS["avx512"], algorithm)
+
+
+@pytest.mark.parametrize("target", ["avx512", "avx2"])
+@pytest.mark.parametrize("name", ["plain", "lenet 2", "strided", "dilated and strided", "1-d", "3-d"])
+def test_filters_beyond_a_cache_are_copied_for_each_tile(jit, monkeypatch, name: str, target: str) -> None:
+    spec = spec_of("input", **CONVOLUTIONS[name])
+    whole = conv_kernel(spec, TARGETS[target], "columns").scratch
+    monkeypatch.setitem(TARGETS, target, replace(TARGETS[target], l2_bytes=64))
+    assert conv_kernel(spec, TARGETS[target], "columns").scratch > whole
+    check(jit, spec, target=target, nth=2, algorithm="columns")
 
 
 @pytest.mark.parametrize("direction", OPS)

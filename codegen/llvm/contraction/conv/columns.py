@@ -29,12 +29,13 @@ from .writer import ConvWriter
 class ColumnShape:
     """Tiles are ``rows`` (of channels and all axes of taps but the last) x ``vectors``.
 
-    A panel holds positions of ``samples`` samples.
+    A panel holds positions of ``samples`` samples; filters that ``pack`` are copied for each tile.
     """
 
     rows: int
     vectors: int
     samples: int
+    pack: bool
     cycles: float
 
 
@@ -48,6 +49,9 @@ def choose(spec: ConvSpec, target: Target) -> ColumnShape:
     runs = -(-spec.out[-1] // piece) * prod(spec.out[:-1])
     add = 2.0 + piece if spec.out[-1] % piece else ADD_CYCLES  # with a mask two more than lanes
     copied = spec.n * spec.features * -(-spec.positions // width)
+    # Those of a tile are apart by all filters of a feature: many pages, and lines of which a tap takes a few elements.
+    filters = spec.features * spec.channels * spec.taps
+    pack = 2 * filters * size > target.l2_bytes
     found: list[ColumnShape] = []
     for vectors, heights in tile_heights(target, MOST_TILE_VECTORS, min(MOST_TILE_ROWS, rows)):
         samples, blocks, panels = panels_of(spec.n, spec.positions, vectors * width, width)
@@ -56,10 +60,11 @@ def choose(spec: ConvSpec, target: Target) -> ColumnShape:
             cost = add * rows * last * runs * samples * blocks
             for number, v in panels:
                 cost += tiles * number * (step_cycles(height, v) * spec.features + height * v)
+                cost += number * COPY_CYCLES * filters / width if pack else 0
             # Panels are copied; images are cleared, and read again for the epilogue.
             cost += COPY_CYCLES * copied + 3.0 * spec.n * spec.channels * prod(spec.size) / width
             cost *= spec.groups * (1 + 0.01 * (len(panels) - 1))
-            found.append(ColumnShape(height, vectors, samples, cost))
+            found.append(ColumnShape(height, vectors, samples, pack, cost))
     return min(found, key=lambda shape: shape.cycles)
 
 
@@ -77,10 +82,10 @@ def piece_width(spec: ConvSpec, width: int) -> int:
 class Columns(ConvWriter[ColumnShape]):
     """Writes the gradient.
 
-    Threads share the samples or, if those are few, the channels; an element of x is summed by one of them, in the order
-    of the taps along the last axis: so neighbours are added to at different times, and the processor need not wait for
-    a recent store. Invariant: the scratch of a thread holds staged images of a block of samples, a panel of the
-    gradient, its pieces, and a tile.
+    Threads share the samples or, if those are few, the channels; an element of x is summed by one of them, a tap along
+    the last axis after the other: between them is a product, so that the processor need not wait for a recent store.
+    Invariant: the scratch of a thread holds staged images of a block of samples, a panel of the gradient, its pieces, a
+    tile, and the filters of one.
     """
 
     def __init__(self, em: Emitter, spec: ConvSpec, shape: ColumnShape) -> None:
@@ -98,9 +103,10 @@ class Columns(ConvWriter[ColumnShape]):
     def write(self) -> int:
         em, spec, shape = self.em, self.spec, self.plan
         self.read_slots()
-        self.own, self.panel, self.table, self.buffer = self.scratch(
+        self.own, self.panel, self.table, self.buffer, self.packed = self.scratch(
             shape.samples * self.sample + 2 * self.width, spec.features * self.columns + self.width,
-            (2 * self.columns + 2) * 8 * PIECE_WORDS // self.size, shape.rows * self.columns + self.width)
+            (2 * self.columns + 2) * 8 * PIECE_WORDS // self.size, shape.rows * self.columns + self.width,
+            spec.features * shape.rows * self.last * shape.pack)
         self.pieces = Pieces(em, self.image, self.sample, f"{self.table}", self.piece)
         self.add = self._add_function(em.table("i64", self.offsets))
         tasks = -(-spec.n // shape.samples) * spec.groups
@@ -131,21 +137,32 @@ class Columns(ConvWriter[ColumnShape]):
 
     def _panel(self, first: Index, group: Index, column: Index, breadth: int, filters: Array, lo: Index,
                hi: Index) -> None:
-        em, rows, tile = self.em, self.plan.rows, self.tile
-        count = self.pieces.find(self.spec.out, column, breadth)
+        em, spec, rows, tile = self.em, self.spec, self.plan.rows, self.tile
+        count = self.pieces.find(spec.out, column, breadth)
         self._copy(first, group, column, breadth)
         vectors = -(-breadth // self.width)
         start, end = em.mul(lo, self.outer), em.mul(hi, self.outer)
-        for tap in em.each(0, self.last):
-            for row in em.each(start, end, rows):
-                # The last tile begins earlier and leaves out the rows that are done, or another thread's.
-                at = em.min(row, self.rows - rows)
-                a = filters.at(em.add(em.mul(at, self.last), tap))
-                elements = Factors(a, self.spec.channels * self.spec.taps, [i * self.last for i in range(rows)], True)
+        for row in em.each(start, end, rows):
+            # The last tile begins earlier and leaves out the rows that are done, or another thread's.
+            at = em.min(row, self.rows - rows)
+            own, step = filters.at(em.mul(at, self.last)), spec.channels * spec.taps
+            if self.plan.pack:
+                own, step = self._pack(own), rows * self.last
+            for tap in em.each(0, self.last):
+                elements = Factors(own.at(tap), step, [i * self.last for i in range(rows)], True)
                 columns = Factors(self.panel, self.columns, tile.neighbours(vectors))
-                tile.multiply(elements, columns, self.spec.features, self.buffer, self.columns, False)
+                tile.multiply(elements, columns, spec.features, self.buffer, self.columns, False)
                 until = em.min(em.add(at, rows), end)
                 em.call(self.add, self.buffer, self.own, self.table, count, tap, at, row, until)
+
+    def _pack(self, filters: Array) -> Array:
+        """Copy the filters of the rows of a tile, those of one feature behind those of the other."""
+        em, count = self.em, self.plan.rows * self.last
+        for o in em.each(0, self.spec.features):
+            here, there = filters.at(em.mul(o, self.spec.channels * self.spec.taps)), self.packed.at(em.mul(o, count))
+            for j in range(0, count, self.width):
+                there.store(here.load(j, count - j), j, count - j)
+        return self.packed
 
     def _copy(self, first: Index, group: Index, column: Index, breadth: int) -> None:
         """The panel: ``breadth`` columns of the gradients of all features."""
