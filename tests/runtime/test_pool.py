@@ -16,7 +16,7 @@ from runtime_texts import BARRIER
 
 from kusari.ir.threads import thread_limit
 from kusari.runtime import Pool, default_loader, host
-from kusari.runtime.thread_pool import MOVED, pool_text
+from kusari.runtime.pool_text import MOVED, pool_text
 
 TESTS = str(Path(__file__).parents[1])
 
