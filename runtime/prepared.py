@@ -21,6 +21,8 @@ from .linker import define_symbol
 from .loader import Loader
 from .memory import HEADER_BYTES, KNOWN_LAYOUT
 
+# Counters of loops are frozen before they are added to, as in kernels: LLVM leaves their addresses as they are.
+
 # A call is {table, rows, ...}: a thread alone runs all rows of a table of instructions, which `thread_pool` describes.
 _ALONE = """
 define void @alone(ptr %call) {
@@ -37,7 +39,8 @@ row:
   %slots.p = getelementptr {ptr, ptr, i64}, ptr %table, i64 %i, i32 1
   %slots = load ptr, ptr %slots.p
   call void %kernel(ptr %slots, i64 0, i64 1)
-  %i.1 = add i64 %i, 1
+  %i.0 = freeze i64 %i
+  %i.1 = add i64 %i.0, 1
   %more = icmp slt i64 %i.1, %rows
   br i1 %more, label %row, label %out
 out:
@@ -162,7 +165,8 @@ measure:
   %equal = icmp eq i64 %extent, %wanted
   br i1 %equal, label %same, label %no
 same:
-  %k.1 = add i64 %k, 1
+  %k.0 = freeze i64 %k
+  %k.1 = add i64 %k.0, 1
   br label %axis
 put:
   %j = phi i64 [0, %axis], [%j.1, %write]
@@ -182,10 +186,12 @@ store:
 write:
   store i64 %address, ptr %slot.p
   %place.next = getelementptr i64, ptr %place.p, i64 2
-  %j.1 = add i64 %j, 1
+  %j.0 = freeze i64 %j
+  %j.1 = add i64 %j.0, 1
   br label %put
 placed:
-  %i.1 = add i64 %i, 1
+  %i.0 = freeze i64 %i
+  %i.1 = add i64 %i.0, 1
   br label %array
 bound:
   %some = icmp eq i64 %held, 0
@@ -261,11 +267,13 @@ long:
   %now.extent = load i64, ptr %now.extent.p
   %old.extent.p = getelementptr i64, ptr %old.extents, i32 %e
   %old.extent = load i64, ptr %old.extent.p
-  %e.1 = add i32 %e, 1
+  %e.0 = freeze i32 %e
+  %e.1 = add i32 %e.0, 1
   %as.long = icmp eq i64 %now.extent, %old.extent
   br i1 %as.long, label %length, label %no
 next:
-  %h.1 = add i64 %h, 1
+  %h.0 = freeze i64 %h
+  %h.1 = add i64 %h.0, 1
   %last = icmp eq i64 %h.1, %held
   br i1 %last, label %yes, label %hold
 {_ANSWERS}"""
@@ -291,7 +299,8 @@ look:
   %is = icmp eq i32 %now, %wanted
   br i1 %is, label %equal, label %no
 equal:
-  %i.1 = add i64 %i, 1
+  %i.0 = freeze i64 %i
+  %i.1 = add i64 %i.0, 1
   br label %word
 {_ANSWERS}"""
 # What native code takes from CPython.

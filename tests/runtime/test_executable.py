@@ -331,6 +331,16 @@ define void @k(ptr %slots, i64 %tid, i64 %nth) {
     pool.stop()
 
 
+def test_schedules_of_one_thread_need_nothing_of_the_pool(loader: Loader) -> None:
+    pool = Pool(loader)
+    graph = chain()
+    instructions = tuple(Instruction(elementwise("fadd", N, arity=len(n.inputs)), (*n.inputs, *n.outputs), n)
+                         for n in graph.nodes if n.op.name == "map")
+    frame = Executable(plan(graph), Program("g", instructions), threads=1, loader=loader, pool=pool).acquire()
+    once(frame, np.zeros(N, np.float32))
+    assert "_functions" not in vars(pool)
+
+
 def test_small_schedules_use_one_thread(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUSARI_NUM_THREADS", "2")
     assert native(chain(), loader, threads=None).threads == 1

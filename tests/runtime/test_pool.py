@@ -51,6 +51,22 @@ def test_all_threads_walk_every_row_in_step(pool: Pool, threads: int) -> None:
     assert table.errors[0] == 0
 
 
+def test_a_thread_alone_runs_every_row_and_loads_nothing_of_the_pool(pool: Pool) -> None:
+    table = Table(pool, 50, 1)
+    run, _kept = pool.alone.prepare(ctypes.addressof(table.call), holding=False)
+    run()
+    assert pool.ensure(1) == 1
+    assert table.counters.tolist() == [50]
+    assert "_functions" not in vars(pool)
+
+
+def test_a_thread_alone_runs_no_row_of_an_empty_table(pool: Pool) -> None:
+    table = Table(pool, 1, 1)
+    table.call[1] = 0
+    pool.alone.prepare(ctypes.addressof(table.call), holding=True)[0]()
+    assert table.counters.tolist() == [0]
+
+
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs to pin threads")
 def test_a_worker_on_the_processor_of_the_caller_asks_for_another(pool: Pool) -> None:
     """With one processor there is none; what each thread may use stays as it was."""
