@@ -332,13 +332,14 @@ define void @k(ptr %slots, i64 %tid, i64 %nth) {
 
 
 def test_schedules_of_one_thread_need_nothing_of_the_pool(loader: Loader) -> None:
-    pool = Pool(loader)
-    graph = chain()
-    instructions = tuple(Instruction(elementwise("fadd", N, arity=len(n.inputs)), (*n.inputs, *n.outputs), n)
-                         for n in graph.nodes if n.op.name == "map")
-    frame = Executable(plan(graph), Program("g", instructions), threads=1, loader=loader, pool=pool).acquire()
-    once(frame, np.zeros(N, np.float32))
+    pool, made = Pool(loader), native(chain(), loader)
+    x, w = np.arange(N, dtype=np.float32), np.ones(N, np.float32)
+    frame = Executable(made.plan, made.program, 1, loader, pool).acquire()
+    np.testing.assert_array_equal(once(frame, x, w)[0], (x + 1) ** 2 + x)
     assert "_functions" not in vars(pool)
+    Executable(made.plan, made.program, 2, loader, pool)
+    assert "_functions" in vars(pool)
+    pool.stop()
 
 
 def test_small_schedules_use_one_thread(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -413,7 +413,7 @@ class Emitter:
         part = min(width, _PART_BYTES // _bytes(element))
         within = [(i + j // 2, i + j // 2 + width)[j % 2] for i in range(0, width, part) for j in range(part)]
         whole = [i + j for i in range(0, 2 * width, 2 * part) for j in range(part)]
-        steps = [2**k for k in range(width.bit_length() - 1)]
+        steps = [1 << k for k in range(width.bit_length() - 1)]
         steps = [*reversed([s for s in steps if s < part]), *[s for s in steps if s >= part]]
         fenced = width > part and element in ("float", "double")
         for step in steps:
