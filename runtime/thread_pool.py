@@ -15,7 +15,6 @@ import os
 import threading
 import time
 import weakref
-from functools import cached_property
 from typing import Any
 
 from kusari.ir import Kernel
@@ -58,11 +57,14 @@ class Pool:
         self._threads: list[threading.Thread] = []
         self._frames: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.Lock()
+        self._loaded: tuple[int, ...] = ()
+        self._together: Invoker | None = None
         self._write(MOVED, -16)
 
-    @cached_property
     def _functions(self) -> tuple[int, ...]:
         """The addresses of the functions of the text, which is loaded for the first run of several threads."""
+        if self._loaded:
+            return self._loaded
         parts = (ctypes.c_size_t * 4)()
         address = self._loader.load_one(Kernel("llvm", "parts", pool_text(host().triple, self._futex)))
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)(parts)
@@ -72,12 +74,20 @@ class Pool:
         each = max((time.perf_counter() - start) / 2000, 1e-10)
         self._write(SPIN, max(1, int(SPIN_SECONDS / each)))
         self._write(PATIENCE, max(1, int(PATIENCE_SECONDS / each)))
-        return tuple(parts)
+        self._loaded = tuple(parts)
+        return self._loaded
 
-    @cached_property
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the functions for several threads are."""
+        return bool(self._loaded)
+
+    @property
     def invoker(self) -> Invoker:
         """Makes calls of runs by several threads."""
-        return Invoker(self._loader, self._functions[0])
+        if self._together is None:
+            self._together = Invoker(self._loader, self._functions()[0])
+        return self._together
 
     @property
     def run(self) -> Any:
@@ -100,7 +110,7 @@ class Pool:
         threads = min(threads, MAX_THREADS)
         if self._read(WORKERS) + 1 >= threads:
             return threads
-        work = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(self._functions[1])
+        work = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(self._functions()[1])
         with self._lock:
             while len(self._threads) + 1 < threads:
                 tid = len(self._threads) + 1
@@ -121,7 +131,7 @@ class Pool:
         """Let the workers return; later runs use the calling thread alone until ``ensure`` is called."""
         with self._lock:
             if self._threads:
-                ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._functions[2])(self.state)
+                ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._functions()[2])(self.state)
                 for thread in self._threads:
                     thread.join(timeout=5)
                 self._forget()

@@ -57,7 +57,7 @@ def test_a_thread_alone_runs_every_row_and_loads_nothing_of_the_pool(pool: Pool)
     run()
     assert pool.ensure(1) == 1
     assert table.counters.tolist() == [50]
-    assert "_functions" not in vars(pool)
+    assert not pool.is_loaded
 
 
 def test_a_thread_alone_runs_no_row_of_an_empty_table(pool: Pool) -> None:
