@@ -270,8 +270,9 @@ class Executable:
         self._layout = Layout(
             plan=plan, steps=steps, kernels=tuple(zip(addresses, table.firsts, flags, strict=True)), slots=table.count,
             arena_slots=tuple(places.arena), arena_bytes=places.arena_bytes, externals=externals, given=given,
-            results_bytes=sum(v.tensor.nbytes for v in plan.externals[given:]), call=self._pool.run,
-            invoker=self._pool.invoker, state=self._pool.state, ensure=self._pool.ensure,
+            results_bytes=sum(v.tensor.nbytes for v in plan.externals[given:]),
+            invoker=self._pool.invoker if most > 1 else self._pool.alone, state=self._pool.state,
+            ensure=self._pool.ensure,
             keep=(self._pool, loader, libraries), status_slots=tuple(table.status_slots), drawn=tuple(table.drawn),
             native=natives, numbers=tuple(table.numbers))
         #: The externals that live in the arena: binding them copies.

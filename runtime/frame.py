@@ -91,8 +91,7 @@ class Layout:
     externals: tuple[Binding, ...]
     given: int                                  # externals from here on are outputs' own
     results_bytes: int                          # of the outputs' own arrays
-    call: Callable[[Any], None]                 # the pool's native loop
-    invoker: Invoker
+    invoker: Invoker                            # of the native loop: the pool's, or that of a thread alone
     state: int                                  # the pool's state
     ensure: Callable[[int], int]                # starts threads of the pool
     keep: tuple[Any, ...] = field(default=())
@@ -213,7 +212,7 @@ class Frame(PythonRows):
         """Return the best seconds of some native instructions, run with the threads of a step."""
         address = ctypes.addressof(self.table) + INSTRUCTION_BYTES * first
         call = (ctypes.c_size_t * 4)(address, count, self.layout.state, step.threads)
-        run = partial(self.layout.call, ctypes.c_void_p(ctypes.addressof(call)))
+        run = partial(self.layout.invoker.plain, ctypes.c_void_p(ctypes.addressof(call)))
         run = limited(run) if step.blas else run
         best = float("inf")
         for _ in range(repeat):

@@ -21,6 +21,33 @@ from .linker import define_symbol
 from .loader import Loader
 from .memory import HEADER_BYTES, KNOWN_LAYOUT
 
+# Counters of loops are frozen before they are added to, as in kernels: LLVM leaves their addresses as they are.
+
+# A call is {table, rows, ...}: a thread alone runs all rows of a table of instructions, which `thread_pool` describes.
+_ALONE = """
+define void @alone(ptr %call) {
+entry:
+  %table = load ptr, ptr %call
+  %rows.p = getelementptr i64, ptr %call, i64 1
+  %rows = load i64, ptr %rows.p
+  %some = icmp sgt i64 %rows, 0
+  br i1 %some, label %row, label %out
+row:
+  %i = phi i64 [0, %entry], [%i.1, %row]
+  %kernel.p = getelementptr {ptr, ptr, i64}, ptr %table, i64 %i
+  %kernel = load ptr, ptr %kernel.p
+  %slots.p = getelementptr {ptr, ptr, i64}, ptr %table, i64 %i, i32 1
+  %slots = load ptr, ptr %slots.p
+  call void %kernel(ptr %slots, i64 0, i64 1)
+  %i.0 = freeze i64 %i
+  %i.1 = add i64 %i.0, 1
+  %more = icmp slt i64 %i.1, %rows
+  br i1 %more, label %row, label %out
+out:
+  ret void
+}
+"""
+
 # Self is the integer that points to {function, its argument}.
 _CALLED = """\
 entry:
@@ -30,13 +57,7 @@ entry:
   %argument = load ptr, ptr %argument.p
 """
 # ``invoke`` lets other Python threads run meanwhile, ``invoke_holding`` is for schedules of a few microseconds.
-_TEXT = f"""
-declare ptr @PyLong_AsVoidPtr(ptr)
-declare ptr @PyEval_SaveThread()
-declare void @PyEval_RestoreThread(ptr)
-declare void @Py_IncRef(ptr)
-@_Py_NoneStruct = external global i8
-
+_INVOKE = f"""
 define ptr @invoke(ptr %self, ptr %unused) {{
 {_CALLED}  %thread = call ptr @PyEval_SaveThread()
   call void %function(ptr %argument)
@@ -77,13 +98,6 @@ _DIFFERS = """\
   %differs.{0} = xor i64 %new.{0}, %old.{0}
 """
 _PLACE = f"""
-declare ptr @PyLong_AsVoidPtr(ptr)
-declare void @Py_IncRef(ptr)
-declare i32 @llvm.umin.i32(i32, i32)
-@_Py_NoneStruct = external global i8
-@_Py_TrueStruct = external global i8
-@_Py_FalseStruct = external global i8
-
 define ptr @place(ptr %self, ptr %args, i64 %n) {{
 entry:
   %plan = call ptr @PyLong_AsVoidPtr(ptr %self)
@@ -151,7 +165,8 @@ measure:
   %equal = icmp eq i64 %extent, %wanted
   br i1 %equal, label %same, label %no
 same:
-  %k.1 = add i64 %k, 1
+  %k.0 = freeze i64 %k
+  %k.1 = add i64 %k.0, 1
   br label %axis
 put:
   %j = phi i64 [0, %axis], [%j.1, %write]
@@ -171,10 +186,12 @@ store:
 write:
   store i64 %address, ptr %slot.p
   %place.next = getelementptr i64, ptr %place.p, i64 2
-  %j.1 = add i64 %j, 1
+  %j.0 = freeze i64 %j
+  %j.1 = add i64 %j.0, 1
   br label %put
 placed:
-  %i.1 = add i64 %i, 1
+  %i.0 = freeze i64 %i
+  %i.1 = add i64 %i.0, 1
   br label %array
 bound:
   %some = icmp eq i64 %held, 0
@@ -250,22 +267,19 @@ long:
   %now.extent = load i64, ptr %now.extent.p
   %old.extent.p = getelementptr i64, ptr %old.extents, i32 %e
   %old.extent = load i64, ptr %old.extent.p
-  %e.1 = add i32 %e, 1
+  %e.0 = freeze i32 %e
+  %e.1 = add i32 %e.0, 1
   %as.long = icmp eq i64 %now.extent, %old.extent
   br i1 %as.long, label %length, label %no
 next:
-  %h.1 = add i64 %h, 1
+  %h.0 = freeze i64 %h
+  %h.1 = add i64 %h.0, 1
   %last = icmp eq i64 %h.1, %held
   br i1 %last, label %yes, label %hold
 {_ANSWERS}"""
 
 # The plan is {words, address of the first, its old value, ...}: has none of these 32-bit words changed?
 _SAME = f"""
-declare ptr @PyLong_AsVoidPtr(ptr)
-declare void @Py_IncRef(ptr)
-@_Py_TrueStruct = external global i8
-@_Py_FalseStruct = external global i8
-
 define ptr @same(ptr %self, ptr %unused) {{
 entry:
   %plan = call ptr @PyLong_AsVoidPtr(ptr %self)
@@ -285,9 +299,21 @@ look:
   %is = icmp eq i32 %now, %wanted
   br i1 %is, label %equal, label %no
 equal:
-  %i.1 = add i64 %i, 1
+  %i.0 = freeze i64 %i
+  %i.1 = add i64 %i.0, 1
   br label %word
 {_ANSWERS}"""
+# What native code takes from CPython.
+_PYTHON = """
+declare ptr @PyLong_AsVoidPtr(ptr)
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare void @Py_IncRef(ptr)
+declare i32 @llvm.umin.i32(i32, i32)
+@_Py_NoneStruct = external global i8
+@_Py_TrueStruct = external global i8
+@_Py_FalseStruct = external global i8
+"""
 _SYMBOLS = ("PyLong_AsVoidPtr", "PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef")
 _NO_ARGUMENTS = 0x0004  # METH_NOARGS
 _FAST_CALL = 0x0080     # METH_FASTCALL
@@ -301,6 +327,16 @@ class _MethodDef(ctypes.Structure):
 
 
 _FLAGS = 0x0101, 0x0501  # NumPy's flags of contiguous, aligned arrays; with writable
+
+
+def _functions(loader: Loader, text: str, names: Sequence[str]) -> list[int]:
+    """Return the addresses of functions of a text, which are one kernel: a text on its own takes time by itself."""
+    stores = [f"  %p.{i} = getelementptr ptr, ptr %out, i64 {i}\n  store ptr @{name}, ptr %p.{i}\n"
+              for i, name in enumerate(names)]
+    entry = f"\ndefine void @functions(ptr %out) noinline optnone {{\n{''.join(stores)}  ret void\n}}\n"
+    found = (ctypes.c_size_t * len(names))()
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(loader.load_one(Kernel("llvm", "functions", text + entry)))(found)
+    return [*found]
 
 
 @dataclass(frozen=True)
@@ -325,22 +361,24 @@ class Binder:
 
 
 class Invoker:
-    """Makes callables of native functions ``void f(void*)`` with their argument fixed."""
+    """Makes callables of native functions ``void f(void*)`` with their argument fixed.
 
-    def __init__(self, loader: Loader, run: int) -> None:
-        self._run = run
-        self._plain: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(run)
+    ``run`` is the function that runs a table of instructions, by default for a thread alone; ``plain`` calls it.
+    """
+
+    def __init__(self, loader: Loader, run: int | None = None) -> None:
         self._definitions: list[_MethodDef] | None = None
         if sys.implementation.name != "cpython":
+            self._use(_functions(loader, _ALONE, ["alone"])[0] if run is None else run)
             return
         api: Any = ctypes.pythonapi
         for name in _SYMBOLS:
             define_symbol(name, ctypes.cast(getattr(api, name), ctypes.c_void_p).value)
         for name, value in (("None", None), ("True", True), ("False", False)):
             define_symbol(f"_Py_{name}Struct", id(value))
-        *addresses, place, same = loader.load([
-            Kernel("llvm", "invoke", _TEXT), Kernel("llvm", "invoke_holding", _TEXT), Kernel("llvm", "place", _PLACE),
-            Kernel("llvm", "same", _SAME)])
+        alone, *addresses, place, same = _functions(loader, _PYTHON + _ALONE + _INVOKE + _PLACE + _SAME, (
+            "alone", "invoke", "invoke_holding", "place", "same"))
+        self._use(alone if run is None else run)
         self._definitions = [_MethodDef(b"run", address, _NO_ARGUMENTS, None) for address in addresses]
         self._place = _MethodDef(b"place", place, _FAST_CALL, None)
         self._same = _MethodDef(b"same", same, _NO_ARGUMENTS, None)
@@ -348,13 +386,17 @@ class Invoker:
         self._new.restype = ctypes.py_object
         self._new.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
 
+    def _use(self, run: int) -> None:
+        self._run = run
+        self.plain: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(run)
+
     def prepare(self, argument: int, holding: bool) -> tuple[Callable[[], None], Any]:
         """Return a callable of no arguments, and an object to be kept alive as long as it may be called.
 
         ``holding`` keeps Python's lock during the call.
         """
         if self._definitions is None:
-            return partial(self._plain, ctypes.c_void_p(argument)), None
+            return partial(self.plain, ctypes.c_void_p(argument)), None
         pair = (ctypes.c_size_t * 2)(self._run, argument)
         definition = self._definitions[1 if holding else 0]
         made = self._new(ctypes.addressof(definition), ctypes.addressof(pair), None)

@@ -51,7 +51,7 @@ class Versions:
     def __init__(self, kinds: Sequence[type], dictionaries: Sequence[dict[str, Any]]) -> None:
         self._kinds, self._dictionaries = kinds, dictionaries
         addresses = [*[id(k) + _TAG for k in kinds], *[id(d) + _USED for d in dictionaries]]
-        found = default_pool().invoker.comparing(addresses) if KNOWN_LAYOUT else None
+        found = default_pool().alone.comparing(addresses) if KNOWN_LAYOUT else None
         self._plan: Any = None
         self.same: Callable[[], bool] = _never
         if found is not None:

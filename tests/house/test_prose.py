@@ -45,8 +45,8 @@ NO_QUANTITIES = {
     "runtime/linker.py": {"_ABSOLUTE", "_ADDENDS", "_ALLOCATED", "_EMPTY", "_PC32", "_PC64", "_PLT32", "_RELOCATABLE",
                           "_SYMBOLS", "_THREADS", "_UNWINDING", "_WRITE", "_X86_64"},
     "runtime/memory.py": {"_LOADED", "_WRITABLE"},
-    "runtime/thread_pool.py": {"ARRIVED", "BUSY", "CALLER", "MOVED", "PATIENCE", "READY", "ROUND", "ROWS", "SLEEPING",
-                               "SPIN", "STOP", "TABLE", "WORD", "WORKERS"},
+    "runtime/pool_text.py": {"ARRIVED", "BUSY", "CALLER", "MOVED", "PATIENCE", "READY", "ROUND", "ROWS", "SLEEPING",
+                             "SPIN", "STOP", "TABLE", "WORD", "WORKERS"},
     "runtime/prepared.py": {"_FAST_CALL", "_FLAGS", "_NO_ARGUMENTS"},
 }
 

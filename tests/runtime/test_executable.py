@@ -331,6 +331,17 @@ define void @k(ptr %slots, i64 %tid, i64 %nth) {
     pool.stop()
 
 
+def test_schedules_of_one_thread_need_nothing_of_the_pool(loader: Loader) -> None:
+    pool, made = Pool(loader), native(chain(), loader)
+    x, w = np.arange(N, dtype=np.float32), np.ones(N, np.float32)
+    frame = Executable(made.plan, made.program, 1, loader, pool).acquire()
+    np.testing.assert_array_equal(once(frame, x, w)[0], (x + 1) ** 2 + x)
+    assert not pool.is_loaded
+    Executable(made.plan, made.program, 2, loader, pool)
+    assert pool.is_loaded
+    pool.stop()
+
+
 def test_small_schedules_use_one_thread(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUSARI_NUM_THREADS", "2")
     assert native(chain(), loader, threads=None).threads == 1

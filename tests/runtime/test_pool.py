@@ -16,7 +16,7 @@ from runtime_texts import BARRIER
 
 from kusari.ir.threads import thread_limit
 from kusari.runtime import Pool, default_loader, host
-from kusari.runtime.thread_pool import MOVED, pool_text
+from kusari.runtime.pool_text import MOVED, pool_text
 
 TESTS = str(Path(__file__).parents[1])
 
@@ -49,6 +49,22 @@ def test_all_threads_walk_every_row_in_step(pool: Pool, threads: int) -> None:
         pool.run(table.argument)
     assert table.counters.tolist() == [1000] * threads
     assert table.errors[0] == 0
+
+
+def test_a_thread_alone_runs_every_row_and_loads_nothing_of_the_pool(pool: Pool) -> None:
+    table = Table(pool, 50, 1)
+    run, _kept = pool.alone.prepare(ctypes.addressof(table.call), holding=False)
+    run()
+    assert pool.ensure(1) == 1
+    assert table.counters.tolist() == [50]
+    assert not pool.is_loaded
+
+
+def test_a_thread_alone_runs_no_row_of_an_empty_table(pool: Pool) -> None:
+    table = Table(pool, 1, 1)
+    table.call[1] = 0
+    pool.alone.prepare(ctypes.addressof(table.call), holding=True)[0]()
+    assert table.counters.tolist() == [0]
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs to pin threads")

@@ -60,9 +60,10 @@ def tile_heights(target: Target, columns: int, highest: int, taken: int = 0) -> 
 
 
 def turning_registers(target: Target, size: int) -> int:
-    """Registers that the index vectors of a transpose take, of elements of ``size`` bytes.
+    """Registers that tiles leave to a transpose before them, of elements of ``size`` bytes.
 
-    LLVM keeps them through the loops behind the packing of a panel, and would rather move sums of a tile to memory and
-    back in each step, which takes up to 1.7 times as long (spills in the assembly of each tile of 1 to 8 vectors).
+    Index vectors of shuffles stay in registers through the loops behind the packing of a panel: LLVM would rather move
+    sums of a tile to memory and back in each step, which takes up to 1.7 times as long (spills in the assembly of each
+    tile of 1 to 8 vectors). Squares have none as they are written now; sums of lanes have.
     """
     return {4: 3, 8: 2}[size] if target.vector_bytes == 64 else 0

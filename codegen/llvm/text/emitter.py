@@ -15,6 +15,9 @@ from kusari.ir import DType
 from ...target import Target
 from .types import constant, constants, memory_type, splat, suffix, vector
 
+_PART_BYTES = 16  # of the parts of long vectors within which most shuffles move elements
+_ZEROS = "zeroinitializer"
+
 Index = int | str
 
 
@@ -399,19 +402,31 @@ class Emitter:
         return self.value(f"shufflevector {ty} {a}, {ty} {b}, <{len(lanes)} x i32> <{order}>")
 
     def transpose(self, element: str, rows: Sequence[str]) -> list[str]:
-        """As many vectors as each has lanes, transposed: at each step halves of pairs of rows are swapped."""
+        """As many vectors as each has lanes, transposed; some of ``rows`` may be zeros.
+
+        Each step puts halves of pairs of vectors together as processors have instructions for: first elements in turns
+        within parts of ``_PART_BYTES``, then such parts. A fence between steps of long vectors keeps LLVM from looking
+        for other shuffles that do several at once, which takes most of the time to compile a product.
+        """
         width = len(rows)
         result = list(rows)
-        step = width // 2
-        while step:
-            low = [p if not p & step else width + p - step for p in range(width)]
-            high = [p + step if not p & step else width + p for p in range(width)]
+        part = min(width, _PART_BYTES // _bytes(element))
+        within = [(i + j // 2, i + j // 2 + width)[j % 2] for i in range(0, width, part) for j in range(part)]
+        whole = [i + j for i in range(0, 2 * width, 2 * part) for j in range(part)]
+        steps = [1 << k for k in range(width.bit_length() - 1)]
+        steps = [*reversed([s for s in steps if s < part]), *[s for s in steps if s >= part]]
+        fenced = width > part and element in ("float", "double")
+        for step in steps:
+            low, more = (within, part // 2) if step < part else (whole, part)
+            high = [p + more for p in low]
             for i in range(width):
-                if not i & step:
-                    x, y = result[i], result[i | step]
-                    result[i] = self.shuffle(element, width, x, y, low)
-                    result[i | step] = self.shuffle(element, width, x, y, high)
-            step //= 2
+                x, y = result[i], result[i | step]
+                if i & step or x == y == _ZEROS:
+                    continue
+                for k, lanes in ((i, low), (i | step, high)):
+                    result[k] = self.shuffle(element, width, x, y, lanes)
+                    if fenced and step != steps[-1]:
+                        result[k] = self.intrinsic("arithmetic.fence", element, width, result[k])
         return result
 
     def lane(self, element: str, width: int, x: str, lane: int) -> str:
