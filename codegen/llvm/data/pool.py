@@ -13,7 +13,7 @@ from ..contraction.conv.stage import MOST_UNROLLED_TAPS, each_row, stage_functio
 from ..contraction.writer import whole_lines
 from ..scalar.dispatch import emit_expr
 from ..text.array import Array
-from ..text.emitter import Carried, Emitter, Index
+from ..text.emitter import I64, Carried, Emitter, Index
 from ..text.tiles import each_index, each_tile
 from ..text.types import constant, splat, value_type, vector
 
@@ -56,15 +56,15 @@ class _Planes:
 
     def own(self, slot: int, images: int = 1) -> Array:
         """The scratch of this thread, for so many channels."""
-        return self.array(slot).at(self.em.mul("%tid", images * self.staged))
+        return self.array(slot).at(self.em.tid * (images * self.staged))
 
     def each_vector(self) -> Iterator[tuple[Index, Index, int]]:
         """Loops over the vectors of windows along the last axis: offset in the image, position, valid lanes."""
         em, out = self.em, self.windows.out
         for base, number in each_index(em, out[:-1], self.image.steps):
-            column = em.mul(number, out[-1])
+            column = number * out[-1]
             for q, valid in each_tile(em, out[-1], self.width):
-                yield em.add(base, q), em.add(column, q), valid
+                yield base + q, column + q, valid
 
 
 class _Pool(_Planes):
@@ -86,17 +86,17 @@ class _Pool(_Planes):
         lo, hi = em.chunk(self.channels)
 
         def place(c: Index) -> Array:
-            return both.at(em.mul(em.divmod(c, 2)[1], self.staged))
+            return both.at(em.divmod(c, 2)[1] * self.staged)
 
         def put(c: Index) -> None:
-            em.call(stage, x.at(em.mul(c, self.image.source)), place(c))
+            em.call(stage, x.at(c * self.image.source), place(c))
         with em.only(em.compare("slt", lo, hi)):
             put(lo)
         for c in em.each(lo, hi):
-            after, own = em.add(c, 1), place(c)
+            after, own = c + 1, place(c)
             with em.only(em.compare("slt", after, hi)):
                 put(after)
-            target, numbers = y.at(em.mul(c, positions)), places.at(em.mul(c, positions))
+            target, numbers = y.at(c * positions), places.at(c * positions)
             for base, column, valid in self.each_vector():
                 near = own.at(base)
                 total = self._fold(near)
@@ -135,7 +135,7 @@ class _Pool(_Planes):
             return places
         found = Carried([vector("i32", width)], [places])
         for i in em.each(0, last, carried=found):
-            t = em.sub(last - 1, i)
+            t = last - 1 - i
             number = em.broadcast("i32", width, em.value(f"trunc i64 {t} to i32"))
             found.values = [choose(em.entry(self.taps, t), number, found.values[0])]
         return found.values[0]
@@ -157,10 +157,10 @@ class _Unpool(_Planes):
         positions, size = prod(self.windows.out), prod(self.windows.size)
         for c in em.each(*em.chunk(self.channels)):
             em.clear(own.pointer, self.image.size * self.dtype.itemsize)
-            source, numbers = g.at(em.mul(c, positions)), places.at(em.mul(c, positions))
+            source, numbers = g.at(c * positions), places.at(c * positions)
             for t in em.each(0, len(self.offsets)):
                 image = own.at(em.entry(self.taps, t))
-                number = em.value(f"trunc i64 {t} to i32") if isinstance(t, str) else constant("i32", t)
+                number = em.value(f"trunc i64 {t} to i32") if isinstance(t, I64) else constant("i32", t)
                 wanted = em.broadcast("i32", width, number)
                 for base, column, valid in self.each_vector():
                     y = source.load(column, valid)
@@ -170,7 +170,7 @@ class _Unpool(_Planes):
                         y = em.select(element, width, here, y, "zeroinitializer")
                     place = image.at(base)
                     place.store(em.binary("fadd", element, width, place.load(0, valid), y), 0, valid)
-            target = x.at(em.mul(c, size))
+            target = x.at(c * size)
             for offset, column in each_row(em, self.image):
                 row, to = own.at(offset), target.at(column)
                 for w, valid in each_tile(em, last.size, width):

@@ -46,7 +46,7 @@ class Array(NamedTuple):
     def clear(self, begin: Index, end: Index, itemsize: int) -> None:
         """Write zeros to the elements ``begin`` … ``end - 1``, of ``itemsize`` bytes each; none if it ends before."""
         em = self.em
-        size = em.mul(em.max(em.sub(end, begin), 0), itemsize)
+        size = em.max(end - begin, 0) * itemsize
         em.clear(em.gep(self.pointer, begin, self.element), size)
 
     def turned(self, places: Sequence[Index], valid: int | None = None) -> list[str]:

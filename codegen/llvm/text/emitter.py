@@ -1,11 +1,10 @@
 """The text of one LLVM IR function, written from top to bottom.
 
-An ``Index`` is an i64: a Python int while it is known, the name of an SSA value otherwise. Arithmetic on known
-indices happens here, so the text holds constants wherever a shape is constant.
+An ``Index`` is an i64: a Python int while it is known, an ``I64`` otherwise. So arithmetic on known indices happens in
+Python, and the text holds constants wherever a shape is constant.
 """
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,44 @@ from kusari.ir import DType
 from ...target import Target
 from .types import constant, constants, memory_type, splat, suffix, vector
 
-Index = int | str
+
+@dataclass(frozen=True)
+class I64:
+    """An i64 that is known when the kernel runs, held by the SSA value ``ssa``.
+
+    Its operators write instructions, but none for what changes nothing. Operands of a division are not negative.
+    """
+
+    em: Emitter
+    ssa: str
+
+    def __str__(self) -> str:
+        return self.ssa
+
+    def __add__(self, other: Index) -> Index:
+        return self if other == 0 else self.em.i64(f"add nsw i64 {self}, {other}")
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Index) -> Index:
+        return self if other == 0 else self.em.i64(f"sub nsw i64 {self}, {other}")
+
+    def __rsub__(self, other: int) -> Index:
+        return self.em.i64(f"sub nsw i64 {other}, {self}")
+
+    def __mul__(self, other: Index) -> Index:
+        return 0 if other == 0 else self if other == 1 else self.em.i64(f"mul nsw i64 {self}, {other}")
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Index) -> Index:
+        return self if other == 1 else self.em.i64(f"udiv i64 {self}, {other}")
+
+    def __rfloordiv__(self, other: int) -> Index:
+        return self.em.i64(f"udiv i64 {other}, {self}")
+
+
+Index = int | I64
 
 
 @dataclass
@@ -36,7 +72,8 @@ class Emitter:
         self.symbol = symbol
         self.target = target
         self._head = f"define void @{symbol}(ptr noalias %slots, i64 %tid, i64 %nth) nounwind {{"
-        self._parameters: list[str] = []  # the types
+        self._parameters: list[str] = []  # types and names
+        self.tid, self.nth = I64(self, "%tid"), I64(self, "%nth")
         self._functions: list[Emitter] = []
         self._lines: list[str] = []
         self._count = 0
@@ -83,14 +120,19 @@ class Emitter:
         """
         inner = Emitter(f"{self.symbol}.{name}", self.target)
         inner._head = f"define internal void @{inner.symbol}({', '.join(parameters)}) noinline nounwind {{"
-        inner._parameters = [p.partition(" ")[0] for p in parameters]
+        inner._parameters = list(parameters)
         inner._declared, inner._globals, inner._metadata = self._declared, self._globals, self._metadata
         self._functions.append(inner)
         return inner
 
+    @property
+    def numbers(self) -> list[I64]:
+        """The parameters that are integers, in order."""
+        return [I64(self, p.removeprefix("i64 ")) for p in self._parameters if p.startswith("i64 ")]
+
     def call(self, function: Emitter, *arguments: object) -> None:
         """Call a function made by ``function``; arguments are written as they print."""
-        typed = [f"{ty} {x}" for ty, x in zip(function._parameters, arguments, strict=True)]
+        typed = [f"{p.partition(' ')[0]} {x}" for p, x in zip(function._parameters, arguments, strict=True)]
         self.line(f"call void @{function.symbol}({', '.join(typed)})")
 
     def text(self) -> str:
@@ -102,58 +144,44 @@ class Emitter:
 
     # Indices
 
-    def _index(self, fold: Callable[[int, int], int], name: str, a: Index, b: Index) -> Index:
-        """``fold`` of known numbers, else an instruction, or an intrinsic if ``name`` is ``smin`` or ``smax``."""
-        if isinstance(a, int) and isinstance(b, int):
-            return fold(a, b)
-        if name in ("smin", "smax"):
-            return self.intrinsic(name, "i64", 1, str(a), str(b))
-        return self.value(f"{name} i64 {a}, {b}")
+    def i64(self, text: str) -> I64:
+        """Write an instruction whose result is an index."""
+        return I64(self, self.value(text))
 
     def size(self, n: int) -> Index:
         """A size as an index: known, but where a text is for any size."""
-        return self.value(f"add i64 {n}, 0") if self.target.any_size else n
-
-    def add(self, a: Index, b: Index) -> Index:
-        """``a + b``."""
-        return b if a == 0 else a if b == 0 else self._index(operator.add, "add nsw", a, b)
-
-    def sub(self, a: Index, b: Index) -> Index:
-        """``a - b``."""
-        return a if b == 0 else self._index(operator.sub, "sub nsw", a, b)
-
-    def mul(self, a: Index, b: Index) -> Index:
-        """``a * b``."""
-        if 0 in (a, b):
-            return 0
-        return b if a == 1 else a if b == 1 else self._index(operator.mul, "mul nsw", a, b)
-
-    def div(self, a: Index, b: Index) -> Index:
-        """``a // b`` of numbers that are not negative."""
-        return a if b == 1 else self._index(lambda a, b: a // b, "udiv", a, b)
+        return self.i64(f"add i64 {n}, 0") if self.target.any_size else n
 
     def divmod(self, a: Index, b: Index) -> tuple[Index, Index]:
         """Quotient and remainder of numbers that are not negative."""
-        quotient = self.div(a, b)
-        return quotient, self.sub(a, self.mul(quotient, b))
+        quotient = a // b
+        return quotient, a - quotient * b
 
     def min(self, a: Index, b: Index) -> Index:
         """The smaller one."""
-        return self._index(min, "smin", a, b)
+        if isinstance(a, int) and isinstance(b, int):
+            return min(a, b)
+        return I64(self, self.intrinsic("smin", "i64", 1, f"{a}", f"{b}"))
 
     def max(self, a: Index, b: Index) -> Index:
         """The larger one."""
-        return self._index(max, "smax", a, b)
+        if isinstance(a, int) and isinstance(b, int):
+            return max(a, b)
+        return I64(self, self.intrinsic("smax", "i64", 1, f"{a}", f"{b}"))
+
+    def choose(self, condition: str, a: Index, b: Index) -> Index:
+        """``a`` if the condition holds, else ``b``."""
+        return self.i64(f"select i1 {condition}, i64 {a}, i64 {b}")
 
     def compare(self, predicate: str, a: Index, b: Index) -> str:
-        """An i1: ``predicate`` is ``eq ne slt sle sgt sge``."""
+        """An i1: ``predicate`` is ``eq ne slt sle sgt sge ult``."""
         return self.value(f"icmp {predicate} i64 {a}, {b}")
 
     def chunk(self, n: Index, multiple: int = 1) -> tuple[Index, Index]:
         """This thread's part ``[lo, hi)`` of ``range(n)``, cut at multiples of ``multiple``; it may be empty."""
-        pieces = self.div(self.add(n, multiple - 1), multiple)
-        lo = self.mul(self.div(self.mul("%tid", pieces), "%nth"), multiple)
-        hi = self.mul(self.div(self.mul(self.add("%tid", 1), pieces), "%nth"), multiple)
+        pieces = (n + (multiple - 1)) // multiple
+        lo = self.tid * pieces // self.nth * multiple
+        hi = (self.tid + 1) * pieces // self.nth * multiple
         exact = multiple == 1 or (isinstance(n, int) and n % multiple == 0)
         return (lo, hi) if exact else (self.min(lo, n), self.min(hi, n))
 
@@ -184,7 +212,7 @@ class Emitter:
         place = len(self._lines)
         self._lines.extend([""] * (1 + len(phis)))
         carried.values = list(phis)
-        yield i
+        yield I64(self, i)
         last = carried.values
         if len(last) != len(phis):
             raise ValueError(f"the loop carries {len(phis)} values, its body left {len(last)}")
@@ -195,7 +223,7 @@ class Emitter:
         self._lines[place] = f"  {i} = phi i64 [{lo}, %{before}], [{following}, %{end}]"
         for k, (name, ty, first) in enumerate(zip(phis, carried.types, initial, strict=True)):
             self._lines[place + 1 + k] = f"  {name} = phi {ty} [{first}, %{before}], [{last[k]}, %{end}]"
-        again = self.compare("slt", following, hi)
+        again = self.value(f"icmp slt i64 {following}, {hi}")
         if until is not None:
             again = self.value(f"select i1 {until(last)}, i1 false, i1 {again}")
         self.line(f"br i1 {again}, label %{top}, label %{done}")
@@ -276,18 +304,18 @@ class Emitter:
         return self.value(
             f"call {ty} {name}(ptr {pointer}, i32 {_bytes(element)}, {bits} {mask}, {ty} zeroinitializer)")
 
-    def entry(self, table: str, index: Index = 0) -> str:
+    def entry(self, table: str, index: Index = 0) -> Index:
         """Element ``index`` of a table of i64."""
-        return self.load("i64", 1, self.gep(table, index, "i64"))
+        return I64(self, self.load("i64", 1, self.gep(table, index, "i64")))
 
     def row(self, table: str, number: Index, words: int) -> list[Index]:
         """Row ``number`` of a table of i64 that has rows of so many."""
-        start = self.gep(table, self.mul(number, words), "i64")
+        start = self.gep(table, number * words, "i64")
         return [self.entry(start, k) for k in range(words)]
 
     def rows(self, table: str, count: Index, words: int) -> Iterator[list[Index]]:
         """Loops over the first ``count`` rows of such a table; the counter is of words, which addresses scale alone."""
-        for at in self.each(0, self.mul(count, words), words):
+        for at in self.each(0, count * words, words):
             yield self.row(self.gep(table, at, "i64"), 0, words)
 
     def store(self, element: str, width: int, x: str, pointer: str, valid: int | None = None,
@@ -323,7 +351,7 @@ class Emitter:
             x = self.load(element, width, pointer, valid)
         else:
             some = width if valid is None else min(valid, width)
-            x = self.collect(element, width, (self.load(element, 1, self.gep(pointer, self.mul(lane, stride), element))
+            x = self.collect(element, width, (self.load(element, 1, self.gep(pointer, lane * stride, element))
                                               for lane in range(some)), zeros=some < width)
         if dtype.kind == "b":
             x = self.value(f"icmp ne {vector('i8', width)} {x}, {splat('i8', width, 0)}")
@@ -341,7 +369,7 @@ class Emitter:
             return
         for lane in range(width if valid is None else min(valid, width)):
             part = self.value(f"extractelement {vector(element, width)} {x}, i64 {lane}")
-            self.store(element, 1, part, self.gep(pointer, self.mul(lane, stride), element))
+            self.store(element, 1, part, self.gep(pointer, lane * stride, element))
 
     def clear(self, pointer: str, size: Index) -> None:
         """Set ``size`` bytes to zero."""

@@ -201,13 +201,13 @@ class Direct(ConvWriter[DirectShape]):
         em = self.em
 
         def place(i: Index) -> Array:
-            return self.own.at(em.mul(em.divmod(i, 2)[1], self.staged))
+            return self.own.at(em.divmod(i, 2)[1] * self.staged)
         if ahead:
             with em.only(em.compare("slt", *tasks)):
                 self._stage(tasks[0], place(tasks[0]))
         for i in em.each(*tasks):
             if ahead:
-                after = em.add(i, 1)
+                after = i + 1
                 with em.only(em.compare("slt", after, tasks[1])):
                     self._stage(after, place(after))
                 self._image(i, place(i), part)
@@ -216,7 +216,7 @@ class Direct(ConvWriter[DirectShape]):
                 self._image(i, self.own, part)
 
     def _stage(self, i: Index, place: Array) -> None:
-        source = self.array(self.slots[0]).at(self.em.mul(i, self.g.depth * self.g.image.source))
+        source = self.array(self.slots[0]).at(i * (self.g.depth * self.g.image.source))
         self.em.call(self.stage, source, place)
 
     def _at(self, i: Index) -> tuple[Array, Epilogue]:
@@ -229,10 +229,10 @@ class Direct(ConvWriter[DirectShape]):
         filters, epilogue = self._at(i)
         self.place = place
         for k in em.each(0, g.rows // shape.rows):
-            first = em.mul(k, shape.rows)
-            start = filters.at(em.mul(first, g.row_step))
+            first = k * shape.rows
+            start = filters.at(first * g.row_step)
             tile = _Filters(first, start, self._weights(start, self.taps) if len(shape.steps) == 1 else {}, [
-                None if self.finisher.heavy or shape.flat else epilogue.rows(em.add(first, r), self.width)
+                None if self.finisher.heavy or shape.flat else epilogue.rows(first + r, self.width)
                 for r in range(shape.rows)])
             for base, number in each_index(em, g.size[:-2], g.image.steps):
                 (self._flat if shape.flat else self._lines)(epilogue, tile, base, number, part)
@@ -240,7 +240,7 @@ class Direct(ConvWriter[DirectShape]):
     def _one_by_one(self, tasks: tuple[Index, Index], part: tuple[Index, Index]) -> None:
         """All results of this thread, one after the other, without a product of padding."""
         em = self.em
-        low, high = (em.mul(i, self.plan.lines) for i in part)
+        low, high = (i * self.plan.lines for i in part)
         for i in em.each(*tasks):
             self._stage(i, self.own)
             filters, epilogue = self._at(i)
@@ -252,13 +252,14 @@ class Direct(ConvWriter[DirectShape]):
         em, inner = epilogue.function("exact", ["ptr %image", "ptr %filters", "i64 %low", "i64 %high"])
         g, fix_up = self.g, FixUp(em, self.g, self.element)
         image, filters = (self.array(p, em) for p in ("%image", "%filters"))
+        low, high = em.numbers
         for r in em.each(0, g.rows):
-            weights = filters.at(em.mul(r, g.row_step))
+            weights = filters.at(r * g.row_step)
             for base, number in each_index(em, g.size[:-2], g.image.steps):
-                for k in em.each("%low", "%high"):
+                for k in em.each(low, high):
                     for q in em.each(0, g.size[-1]):
-                        place = em.add(em.add(base, em.mul(k, g.line)), q)
-                        column = em.add(em.mul(em.add(em.mul(number, g.height), k), g.size[-1]), q)
+                        place = base + k * g.line + q
+                        column = (number * g.height + k) * g.size[-1] + q
                         inner.store(fix_up.total(image, place, weights), r, column, 1, None)
         return em
 
@@ -270,13 +271,13 @@ class Direct(ConvWriter[DirectShape]):
         """A plane of results of some filters: rows by rows; the last ones may be computed again."""
         em, shape, height, breadth = self.em, self.plan, self.g.height, self.g.size[-1]
         for k in em.each(*part):
-            first = em.min(em.mul(k, shape.lines), height - shape.lines)
-            here = em.add(base, em.mul(first, self.g.line))
-            there = em.mul(em.add(em.mul(plane, height), first), breadth)
+            first = em.min(k * shape.lines, height - shape.lines)
+            here = base + first * self.g.line
+            there = (plane * height + first) * breadth
             for q, size in each_tile(em, breadth, self.width * shape.vectors):
-                start, valid = self.place.at(em.add(here, q)), lanes_in(size, self.width)
+                start, valid = self.place.at(here + q), lanes_in(size, self.width)
                 sums = self._near(tile, start, len(valid)) if shape.steps else self._sum(tile, start, len(valid))
-                near = epilogue.at(tile.first, em.add(there, q))
+                near = epilogue.at(tile.first, there + q)
                 for r, i in itertools.product(range(shape.rows), range(shape.lines)):
                     self.finisher.finish(near, [sums[r, i, j] for j in range(len(valid))], r, 1, i * breadth, valid,
                                          tile.known[r])
@@ -285,12 +286,12 @@ class Direct(ConvWriter[DirectShape]):
         """A plane of results of some filters, stored like the staged plane; then its rows are finished."""
         em, g, shape, width = self.em, self.g, self.plan, self.width
         for q, size in each_tile(em, _span(g), width * shape.vectors):
-            sums = self._sum(tile, self.place.at(em.add(base, q)), -(-size // width))
+            sums = self._sum(tile, self.place.at(base + q), -(-size // width))
             for (r, _, j), x in sums.items():
-                self.kept.store(x, em.add(q, r * self.span + j * width))
+                self.kept.store(x, q + (r * self.span + j * width))
         for k in em.each(0, g.size[-2]):
-            start = self.kept.at(em.mul(k, g.image.steps[-2]))
-            column = em.mul(em.add(em.mul(plane, g.size[-2]), k), g.size[-1])
+            start = self.kept.at(k * g.image.steps[-2])
+            column = (plane * g.size[-2] + k) * g.size[-1]
             self.finisher.stored(epilogue, start, tile.first, shape.rows, column, g.size[-1])
 
     def _near(self, tile: _Filters, start: Array, vectors: int) -> dict[tuple[int, int, int], str]:
@@ -324,7 +325,7 @@ class Direct(ConvWriter[DirectShape]):
 
         sums = self.tile.carried(self.tile.zeros(len(keys)))
         for c in em.each(0, g.depth, carried=sums):
-            image, line = start.at(em.mul(c, g.image.size)), tile.start.at(em.mul(c, g.channel_step))
+            image, line = start.at(c * g.image.size), tile.start.at(c * g.channel_step)
             if len(self.taps) <= MOST_UNROLLED_TAPS:
                 for weight, offset in self.taps:
                     sums.values = tap(image, line, weight, offset, sums.values)

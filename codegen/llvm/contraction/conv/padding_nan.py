@@ -57,7 +57,7 @@ def any_unbounded(array: Array, size: int) -> str:
     tile, zero = Tile(em, element, width), splat(element, width, 0.0)
     sums = tile.carried([zero] * 4)   # additions that wait for each other take four cycles
     for i, count in each_tile(em, size, 4 * width, sums):
-        xs = (array.load(em.add(i, place), count - place) for place in range(0, count, width))
+        xs = (array.load(i + place, count - place) for place in range(0, count, width))
         found = tile.add(xs, [zero], sums.values)   # NaN, once it is
         sums.values[:len(found)] = found
     return any_nan(em, element, width, [[x] for x in sums.values], [width])
@@ -94,16 +94,17 @@ class FixUp:
         em = self.em.function("mend", ["ptr %tile", "ptr %images", "ptr %filters", "i64 %rows", "ptr %pieces",
                                        "i64 %count", "ptr %taps", "i64 %number"])
         tile, images, filters = (Array(em, self.element, 1, p) for p in ("%tile", "%images", "%filters"))
+        rows, count, number = em.numbers
         sample = self.g.depth * self.g.image.size
-        for start, column, length in em.rows("%pieces", "%count", PIECE_WORDS):
-            number, inside = em.divmod(start, sample)
-            image = images.at(em.mul(number, sample))
+        for start, column, length in em.rows("%pieces", count, PIECE_WORDS):
+            block, inside = em.divmod(start, sample)
+            image = images.at(block * sample)
             for j in em.each(0, length):
-                line, place = tile.at(em.add(column, j)), em.add(inside, j)
-                for r in em.each(0, "%rows"):
-                    spot, weights = line.at(em.mul(r, self.line)), filters.at(em.mul(r, self.g.row_step))
+                line, place = tile.at(column + j), inside + j
+                for r in em.each(0, rows):
+                    spot, weights = line.at(r * self.line), filters.at(r * self.g.row_step)
                     with em.only(_is_nan(em, self.element, spot.one())):
-                        spot.put(self._sum(image, place, weights, "%taps", "%number"))
+                        spot.put(self._sum(image, place, weights, "%taps", number))
         return em
 
     def total(self, image: Array, place: Index, filters: Array) -> str:
@@ -120,12 +121,12 @@ class FixUp:
 
         def channels() -> list[str]:
             for c in em.each(0, g.depth, carried=sums, until=stop):
-                w, x = weights.one(em.mul(c, g.channel_step)), near.one(em.mul(c, g.image.size))
+                w, x = weights.one(c * g.channel_step), near.one(c * g.image.size)
                 sums.values = Tile(em, element, 1).add([w], [x], sums.values)
             return sums.values
         for t in em.each(0, number, carried=sums, until=stop):
-            entry = em.gep(taps, em.mul(t, 2), "i64")
-            at, before = em.add(place, em.entry(entry, 1)), sums.values
+            entry = em.gep(taps, t * 2, "i64")
+            at, before = place + em.entry(entry, 1), sums.values
             weights, near = filters.at(em.entry(entry)), image.at(at)
             sums.values = em.when(self._inside(em, at), channels, lambda before=before: before, [element])
         return sums.values[0]
@@ -134,7 +135,7 @@ class FixUp:
         """Whether a position of a channel holds an element, not padding."""
         found = "true"
         for axis, step in zip(self.g.image.axes, self.g.image.steps, strict=True):
-            _, here = em.divmod(em.div(at, step), axis.length)
+            _, here = em.divmod(at // step, axis.length)
             inside = axis.inside(axis.planes[0])
             for one in (em.compare("sge", here, inside.start), em.compare("slt", here, inside.stop)):
                 found = em.value(f"and i1 {found}, {one}")

@@ -30,9 +30,9 @@ class ConvWriter(Writer, Generic[Plan]):
 
     def clear(self, array: Array, count: Index) -> None:
         """Set ``count`` elements to zero."""
-        self.em.clear(array.pointer, self.em.mul(count, self.size))
+        self.em.clear(array.pointer, count * self.size)
 
     def filters(self, group: Index) -> Array:
         """The filters of a group, which are slot 1."""
         spec = self.spec
-        return self.array(self.slots[1]).at(self.em.mul(group, spec.features * spec.channels * spec.taps))
+        return self.array(self.slots[1]).at(group * (spec.features * spec.channels * spec.taps))

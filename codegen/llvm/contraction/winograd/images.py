@@ -44,9 +44,9 @@ class _Images(Forward):
         weights, to = self.array(em.slot(0)), self.array(em.slot(1))
         for u in em.each(*em.chunk(-(-spec.maps // lanes) * spec.channels)):
             group, channel = em.divmod(u, spec.channels)
-            first = em.mul(group, lanes)
+            first = group * lanes
             strip, inside = em.divmod(first, panel)
-            place = to.at(em.add(em.add(em.mul(strip, self.strip), inside), em.mul(channel, panel)))
+            place = to.at(strip * self.strip + inside + channel * panel)
             transform_weights(spec, weights, channel, first, place, self.weights_plane, self.chunk * panel)
         moved = 36 * spec.channels * spec.maps + 4 * self.shared
         return self.kernel(moved, self.shared, moved)
@@ -55,7 +55,7 @@ class _Images(Forward):
         """Threads share the rows of tiles of all images."""
         em, spec, block, source = self.em, self.spec, self.block, self.source
         transform = transform_function(em, "tiles", source)
-        multiply = self.multiply(block, spec.maps, [], spec.channels, add=False)
+        multiply = self.multiply(block, spec.maps, spec.channels, add=False)
         self.read_slots()
         weights = self.array(em.slot(self.scratch_slot))
         sizes = source.window(min(block.tile_rows, spec.rows)), *self.buffers
@@ -66,12 +66,12 @@ class _Images(Forward):
         size = spec.channels * spec.height * spec.width
         for first, last in even_blocks(em, spec.batch * spec.rows, block.tile_rows):
             for n, low, high, offset in for_images(em, first, last, spec.rows):
-                image = self.array(self.slots[0]).at(em.mul(n, size))
-                to = data.at(em.mul(offset, spec.columns * source.stride))
+                image = self.array(self.slots[0]).at(n * size)
+                to = data.at(offset * (spec.columns * source.stride))
                 em.call(transform, image, window, to, low, high, 0, spec.channels)
-            tiles = em.div(em.add(em.mul(em.sub(last, first), spec.columns), block.rows - 1), block.rows)
+            tiles = ((last - first) * spec.columns + (block.rows - 1)) // block.rows
             em.call(multiply, data, weights, sums, tiles)
             for n, low, high, offset in for_images(em, first, last, spec.rows):
-                start = sums.at(em.mul(offset, spec.columns * self.sums_stride))
+                start = sums.at(offset * (spec.columns * self.sums_stride))
                 em.call(output, start, line, transposed, low, high, 0, spec.maps, *self.epilogue(n).arguments)
         return self.kernel(4 * (spec.batch * size + 9 * spec.channels * spec.maps), self.shared)
