@@ -73,7 +73,8 @@ def _scatter(em: Emitter, dtype: DType, kind: DType, rows: int, length: int, cou
     """Every thread owns a range of rows and goes through all numbers: sums are in order for any number of threads."""
     numbers, updates, target = (em.slot(i) for i in range(3))
     lo, hi = em.chunk(rows)
-    Array(em, memory_type(dtype), 1, target).clear(lo * length, hi * length, dtype.itemsize)
+    begin, end = lo * length, hi * length
+    Array(em, memory_type(dtype), 1, target).clear(em.max(end - begin, 0), begin)
     for i in em.each(0, count):
         given, row, there = _number(em, kind, numbers, i, rows)
         mine = em.binary("and", "i1", 1, em.compare("sge", row, lo), em.compare("slt", row, hi))

@@ -145,7 +145,8 @@ class _Mover:
         if prod(shape) == 0:
             return
         lo, hi = em.chunk(shape[first])
-        self.target.clear(lo * strides[first], hi * strides[first], self.dtype.itemsize)
+        begin, end = lo * strides[first], hi * strides[first]
+        self.target.clear(em.max(end - begin, 0), begin)
         if any(a.extent == 0 for a in axes) or len(axes) <= first:
             return
         axes += [Axis(1, 1, 1)] * (len(shape) - len(axes))

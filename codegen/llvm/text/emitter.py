@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kusari.ir import DType
 
 from ...target import Target
-from .types import constant, constants, memory_type, splat, suffix, vector
+from .types import constant, constants, memory_type, size_of, splat, suffix, vector
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Emitter:
         self._count = 0
         self._block = "entry"
         self._declared: dict[str, None] = {}
-        self._globals: list[str] = []
+        self._globals: dict[str, str] = {}  # constants of the module: their names
         self._metadata: list[str] = []
 
     # Text
@@ -108,10 +108,9 @@ class Emitter:
 
     def table(self, element: str, values: Sequence[float | int]) -> str:
         """A constant array of the module; returns a pointer to it."""
-        name = f"@{self.symbol}.t{len(self._globals)}"
         body = ", ".join(f"{element} {constant(element, v)}" for v in values)
-        self._globals.append(f"{name} = private unnamed_addr constant [{len(values)} x {element}] [{body}], align 64")
-        return name
+        text = f"private unnamed_addr constant [{len(values)} x {element}] [{body}], align 64"
+        return self._globals.setdefault(text, f"@{self.symbol}.t{len(self._globals)}")
 
     def function(self, name: str, parameters: Sequence[str]) -> Emitter:
         """A second function of the module, ``void`` and never inlined: its constants stay out of this one's registers.
@@ -137,7 +136,7 @@ class Emitter:
 
     def text(self) -> str:
         """The whole module."""
-        rows = [*self._globals, *self._declared]
+        rows = [*(f"{name} = {text}" for text, name in self._globals.items()), *self._declared]
         for f in (*self._functions, self):
             rows += [f._head, "entry:", *f._lines, "  ret void", "}", ""]
         return "\n".join(rows) + "".join(self._metadata)
@@ -281,12 +280,11 @@ class Emitter:
             return pointer
         return self.value(f"getelementptr inbounds {element}, ptr {pointer}, i64 {index}", "p")
 
-    def load(self, element: str, width: int, pointer: str, valid: int | None = None, align: int | None = None) -> str:
+    def load(self, element: str, width: int, pointer: str, valid: int | None = None) -> str:
         """``width`` neighbours; only the first ``valid`` are read, the others are zero."""
-        ty = vector(element, width)
-        bytes_ = _bytes(element)
+        ty, bytes_ = vector(element, width), size_of(element)
         if valid is None or self._is_whole(width, valid):
-            return self.value(f"load {ty}, ptr {pointer}, align {align or bytes_}")
+            return self.value(f"load {ty}, ptr {pointer}, align {bytes_}")
         if valid == 1 and not self.target.any_size:  # as in store
             x = self.value(f"load {element}, ptr {pointer}, align {bytes_}")
             return self.value(f"insertelement {ty} zeroinitializer, {element} {x}, i64 0")
@@ -302,7 +300,7 @@ class Emitter:
         name = f"@llvm.masked.load.{suffix(element, width)}.p0"
         self.declare(f"{ty} {name}(ptr, i32, {bits}, {ty})")
         return self.value(
-            f"call {ty} {name}(ptr {pointer}, i32 {_bytes(element)}, {bits} {mask}, {ty} zeroinitializer)")
+            f"call {ty} {name}(ptr {pointer}, i32 {size_of(element)}, {bits} {mask}, {ty} zeroinitializer)")
 
     def entry(self, table: str, index: Index = 0) -> Index:
         """Element ``index`` of a table of i64."""
@@ -318,13 +316,11 @@ class Emitter:
         for at in self.each(0, count * words, words):
             yield self.row(self.gep(table, at, "i64"), 0, words)
 
-    def store(self, element: str, width: int, x: str, pointer: str, valid: int | None = None,
-              align: int | None = None) -> None:
+    def store(self, element: str, width: int, x: str, pointer: str, valid: int | None = None) -> None:
         """Write ``width`` neighbours, or only the first ``valid``."""
-        ty = vector(element, width)
-        bytes_ = _bytes(element)
+        ty, bytes_ = vector(element, width), size_of(element)
         if valid is None or self._is_whole(width, valid):
-            self.line(f"store {ty} {x}, ptr {pointer}, align {align or bytes_}")
+            self.line(f"store {ty} {x}, ptr {pointer}, align {bytes_}")
             return
         if valid == 1 and not self.target.any_size:
             # LLVM 22 makes one store of a truncated number and a mask of one lane, and writes all of the number. Texts
@@ -338,7 +334,7 @@ class Emitter:
         ty, bits = vector(element, width), vector("i1", width)
         name = f"@llvm.masked.store.{suffix(element, width)}.p0"
         self.declare(f"void {name}({ty}, ptr, i32, {bits})")
-        self.line(f"call void {name}({ty} {x}, ptr {pointer}, i32 {_bytes(element)}, {bits} {mask})")
+        self.line(f"call void {name}({ty} {x}, ptr {pointer}, i32 {size_of(element)}, {bits} {mask})")
 
     def read(self, dtype: DType, width: int, base: str, index: Index, stride: Index = 1,
              valid: int | None = None) -> str:
@@ -455,7 +451,3 @@ class Emitter:
         if width == 1:
             return x
         return self.binary(op, element, 1, self.lane(element, 2, x, 0), self.lane(element, 2, x, 1))
-
-
-def _bytes(element: str) -> int:
-    return {"half": 2, "float": 4, "double": 8, "ptr": 8}.get(element) or int(element[1:]) // 8

@@ -119,8 +119,7 @@ class Columns(ConvWriter[ColumnShape]):
             block, group = em.divmod(i, spec.groups)
             first = em.min(block * shape.samples, spec.n - shape.samples)
             for s in em.each(0, shape.samples):
-                start = s * self.sample + lo * self.image.size
-                self.clear(self.own.at(start), (hi - lo) * self.image.size)
+                self.own.at(s * self.sample + lo * self.image.size).clear((hi - lo) * self.image.size)
             filters = self.filters(group)
             most = shape.samples * spec.positions if shape.samples > 1 else self.columns
             for column, breadth in each_tile(em, shape.samples * spec.positions, most):

@@ -21,7 +21,7 @@ from ..tile import Factors
 from ..writer import LINE_BYTES, whole_lines
 from .geometry import Gathering, gathering
 from .padding_nan import FixUp, any_unbounded, meets_padding
-from .stage import MOST_UNROLLED_TAPS, stage_function
+from .stage import MOST_UNROLLED_TAPS, each_staged, each_tap, stage_function
 from .writer import ConvWriter
 
 _MOST_LINES = 8
@@ -173,16 +173,13 @@ class Direct(ConvWriter[DirectShape]):
         em, spec, shape, g, width = self.em, self.spec, self.plan, self.g, self.width
         self.staged = whole_lines(g.depth * g.image.size + width, self.size)
         images = spec.n * spec.groups
-        # Two alternating images if they are small: stores take longer than the computation of one image.
         ahead = images > 1 and self.staged * self.size <= em.target.l1_bytes // 4
         self.span = -(-_span(g) // width) * width if shape.flat else 0
         self.read_slots()
         self.own, self.kept = self.scratch(self.staged * (2 if ahead else 1), shape.rows * self.span)
         self.stage = stage_function(em, g.image, g.depth, self.element, width)
         self.finisher = Finisher(em, self.results, width, self.span or width * shape.vectors, not shape.flat)
-        if len(self.taps) > MOST_UNROLLED_TAPS and not shape.steps:
-            self.table = em.table("i64", [v for pair in self.taps for v in pair])
-        em.clear(self.own.pointer, self.scratch_bytes)
+        self.own.clear(self.scratch_bytes // self.size)
         lines = -(-self.g.height // shape.lines)
         if images < 4 and lines > 1:
             tasks, part = (0, images), em.chunk(lines)
@@ -198,22 +195,8 @@ class Direct(ConvWriter[DirectShape]):
         return self.scratch_bytes
 
     def _images(self, tasks: tuple[Index, Index], part: tuple[Index, Index], ahead: bool) -> None:
-        em = self.em
-
-        def place(i: Index) -> Array:
-            return self.own.at(em.divmod(i, 2)[1] * self.staged)
-        if ahead:
-            with em.only(em.compare("slt", *tasks)):
-                self._stage(tasks[0], place(tasks[0]))
-        for i in em.each(*tasks):
-            if ahead:
-                after = i + 1
-                with em.only(em.compare("slt", after, tasks[1])):
-                    self._stage(after, place(after))
-                self._image(i, place(i), part)
-            else:
-                self._stage(i, self.own)
-                self._image(i, self.own, part)
+        for i, place in each_staged(self.em, tasks, self._stage, self.own, self.staged, ahead):
+            self._image(i, place, part)
 
     def _stage(self, i: Index, place: Array) -> None:
         source = self.array(self.slots[0]).at(i * (self.g.depth * self.g.image.source))
@@ -317,20 +300,11 @@ class Direct(ConvWriter[DirectShape]):
         em, g, shape = self.em, self.g, self.plan
         spots = list(itertools.product(range(shape.lines), range(vectors)))
         keys = [(r, i, j) for r in range(shape.rows) for i, j in spots]
-
-        def tap(image: Array, line: Array, weight: Index, offset: Index, sums: list[str]) -> list[str]:
-            rows = Factors(line.at(weight), 0, [r * g.row_step for r in range(shape.rows)], True)
-            columns = Factors(image.at(offset), 0, [i * g.line + j * self.width for i, j in spots])
-            return self.tile.add_step(rows, columns, 0, sums)
-
         sums = self.tile.carried(self.tile.zeros(len(keys)))
         for c in em.each(0, g.depth, carried=sums):
             image, line = start.at(c * g.image.size), tile.start.at(c * g.channel_step)
-            if len(self.taps) <= MOST_UNROLLED_TAPS:
-                for weight, offset in self.taps:
-                    sums.values = tap(image, line, weight, offset, sums.values)
-                continue
-            for t in em.each(0, len(self.taps), carried=sums):
-                weight, offset = em.row(self.table, t, 2)
-                sums.values = tap(image, line, weight, offset, sums.values)
+            for _, (weight, offset) in each_tap(em, self.taps, sums):
+                rows = Factors(line.at(weight), 0, [r * g.row_step for r in range(shape.rows)], True)
+                columns = Factors(image.at(offset), 0, [i * g.line + j * self.width for i, j in spots])
+                sums.values = self.tile.add_step(rows, columns, 0, sums.values)
         return dict(zip(keys, sums.values, strict=True))

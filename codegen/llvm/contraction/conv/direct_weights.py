@@ -59,9 +59,9 @@ class DirectWeights(ConvWriter[DirectWeightShape]):
         self.read_slots()
         self.own, self.sums = self.scratch(staged, self.weights * width)
         self.stage = stage_function(em, self.image, spec.channels, self.element, width)
-        self.clear(self.own, whole_lines(staged, self.size))
+        self.own.clear(whole_lines(staged, self.size))
         for g in em.each(*em.chunk(spec.groups)):
-            self.clear(self.sums, self.weights * width)
+            self.sums.clear(self.weights * width)
             for n in em.each(0, spec.n):
                 self._sample(n, g)
             for i in em.each(0, self.weights):

@@ -72,7 +72,6 @@ class FixUp:
     def __init__(self, em: Emitter, g: Gathering, element: str, line: int = 0) -> None:
         self.em, self.g, self.element, self.line = em, g, element, line
         self._fix_up: Emitter | None = None
-        self._taps = ""
 
     def pieces(self, tile: Array, images: Array, filters: Array, rows: Index, pieces: Array, count: Index,
                taps: tuple[str, Index] | None = None) -> None:
@@ -87,8 +86,7 @@ class FixUp:
 
     def _only(self) -> tuple[str, Index]:
         part, = self.g.parts
-        self._taps = self._taps or self.em.table("i64", [v for pair in part.taps for v in pair])
-        return self._taps, len(part.taps)
+        return self.em.table("i64", [word for tap in part.taps for word in tap]), len(part.taps)
 
     def _function(self) -> Emitter:
         em = self.em.function("mend", ["ptr %tile", "ptr %images", "ptr %filters", "i64 %rows", "ptr %pieces",
@@ -125,9 +123,9 @@ class FixUp:
                 sums.values = Tile(em, element, 1).add([w], [x], sums.values)
             return sums.values
         for t in em.each(0, number, carried=sums, until=stop):
-            entry = em.gep(taps, t * 2, "i64")
-            at, before = place + em.entry(entry, 1), sums.values
-            weights, near = filters.at(em.entry(entry)), image.at(at)
+            weight, offset = em.row(taps, t, 2)
+            at, before = place + offset, sums.values
+            weights, near = filters.at(weight), image.at(at)
             sums.values = em.when(self._inside(em, at), channels, lambda before=before: before, [element])
         return sums.values[0]
 

@@ -25,7 +25,7 @@ from ..tile import Factors
 from ..writer import whole_lines
 from .geometry import gathering, panels_of
 from .padding_nan import FixUp, any_nan, meets_padding
-from .stage import MOST_UNROLLED_TAPS, PIECE_WORDS, Pieces, pack_function, stage_cycles, stage_function
+from .stage import PIECE_WORDS, Pieces, pack_function, stage_cycles, stage_function
 from .writer import ConvWriter
 
 
@@ -138,15 +138,12 @@ class Panels(ConvWriter[PanelShape]):
         if (self.heavy or self.fix_up) and self.chunks == 1:
             tile = em.value(f"alloca [{shape.rows * self.columns} x {self.element}], align 64", "tile")
             self.tile_buffer = self.array(tile)
-        taps = g.parts[0].taps
-        single = [t for _, t in taps] if not self.scattered else None
+        taps = None if self.scattered else g.parts[0].taps
         self.stage = stage_function(em, g.image, g.depth, self.element, width)
-        self.pack = pack_function(em, g.image, single, self.line, self.element, self.piece)
-        if not self.scattered and len(taps) > MOST_UNROLLED_TAPS:
-            self.tap_table = em.table("i64", [v for pair in taps for v in pair])
+        self.pack = pack_function(em, g.image, taps, self.line, self.element, self.piece)
         self.finisher = Finisher(em, self.results, width, g.positions if self.scattered else self.columns)
         self.pieces = Pieces(em, g.image, self.sample, f"{self.table}", self.piece)
-        self.clear(self.own, whole_lines(staged, self.size))
+        self.own.clear(whole_lines(staged, self.size))
         self._tasks()
         return self.scratch_bytes
 
@@ -222,7 +219,7 @@ class Panels(ConvWriter[PanelShape]):
                           rows: tuple[Index, Index] | None) -> Iterator[tuple[Index, int, list[str] | Array]]:
         """The same for some channels at a time, whose sums are added up in memory."""
         em, vectors = self.em, len(panel.valid)
-        self.clear(self.sums, self.g.rows * self.columns)
+        self.sums.clear(self.g.rows * self.columns)
         for c in em.each(0, self.chunks):
             channel = c * self.plan.block
             depth = em.min(self.g.depth - channel, self.plan.block)
@@ -260,11 +257,8 @@ class Panels(ConvWriter[PanelShape]):
         return place
 
     def _pack(self, panel: _Panel, channel: Index, depth: Index) -> None:
-        table = panel.table
-        if table is None:
-            table = self.tap_table if len(self.g.parts[0].taps) > MOST_UNROLLED_TAPS else "null"
         source = self.own.at(channel * self.g.image.size)
-        self.em.call(self.pack, source, self.panel, self.table, panel.count, depth, table, panel.taps)
+        self.em.call(self.pack, source, self.panel, self.table, panel.count, depth, panel.table or "null", panel.taps)
 
     def _multiply(self, panel: _Panel, row: Index, rows: int, channel: Index, depth: Index,
                   initial: Sequence[str]) -> list[str]:
@@ -318,7 +312,7 @@ class Panels(ConvWriter[PanelShape]):
             for s in em.each(0, self.plan.samples):
                 base = target.at(s * sample)
                 for row, size in tiles_in(em, self.row_tiles, rows):
-                    self.clear(base.at(row * g.positions), size * g.positions)
+                    base.at(row * g.positions).clear(size * g.positions)
         self._each_part(filters, target, sample, rows)
         if self.plain:
             return

@@ -1,10 +1,11 @@
 """Copies that convolutions make of their operands: staged images, and panels gathered from them."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from math import prod
 
+from ...nest.interleave import pick
 from ...text.array import Array
 from ...text.emitter import I64, Carried, Emitter, Index
 from ...text.tiles import each_tile
@@ -27,6 +28,30 @@ def stage_function(em: Emitter, image: Image, channels: int, element: str, width
     for c in inner.each(0, channels):
         _planes(image, 0, 0, source.at(c * image.source), place.at(c * image.size))
     return inner
+
+
+def each_staged(em: Emitter, tasks: tuple[Index, Index], stage: Callable[[Index, Array], None], own: Array, size: int,
+                ahead: bool = True) -> Iterator[tuple[Index, Array]]:
+    """Loops over images, each staged in ``own``: its number and its place.
+
+    Small ones are staged ``ahead``, in two places of ``size`` elements by turns: stores take longer than the
+    computation of one image.
+    """
+    if not ahead:
+        for i in em.each(*tasks):
+            stage(i, own)
+            yield i, own
+        return
+
+    def place(i: Index) -> Array:
+        return own.at(em.divmod(i, 2)[1] * size)
+    with em.only(em.compare("slt", *tasks)):
+        stage(tasks[0], place(tasks[0]))
+    for i in em.each(*tasks):
+        after = i + 1
+        with em.only(em.compare("slt", after, tasks[1])):
+            stage(after, place(after))
+        yield i, place(i)
 
 
 def _planes(image: Image, axis: int, plane: Index, source: Array, place: Array) -> None:
@@ -70,17 +95,27 @@ def _every(start: Array, stride: int, valid: int) -> str:
     """A vector of ``valid`` elements that are ``stride`` apart."""
     em, element, width = start.em, start.element, start.width
     if 2 * stride <= width or stride == 2 <= width:
-        # The elements between are read, too, but none behind the last one; a shuffle picks each vector's own.
+        # The elements between are read, too, but none behind the last one.
         reach = stride * (valid - 1) + 1
         parts = [start.load(at, reach - at) for at in range(0, reach, width)]
-        places = [lane * stride for lane in range(width)]
-        x = em.shuffle(element, width, parts[0], parts[min(1, len(parts) - 1)], [
-            p if p < 2 * width else 0 for p in places])
-        for k, part in enumerate(parts[2:], 2):
-            x = em.shuffle(element, width, x, part, [
-                p - (k - 1) * width if p // width == k else lane for lane, p in enumerate(places)])
-        return x
+        last = len(parts) * width  # places from there on are of lanes that do not count
+        return pick(em, element, width, parts, [divmod(lane * stride % last, width) for lane in range(width)])
     return em.collect(element, width, (start.one(lane * stride) for lane in range(valid)), zeros=True)
+
+
+def each_tap(em: Emitter, taps: Sequence[tuple[int, int]],
+             carried: Carried | None = None) -> Iterator[tuple[Index, Sequence[Index]]]:
+    """Loops over taps: the number of each and its pair of words, constants of the text where taps are few."""
+    if len(taps) <= MOST_UNROLLED_TAPS:
+        return iter(enumerate(taps))
+    return listed_taps(em, em.table("i64", [word for tap in taps for word in tap]), len(taps), carried)
+
+
+def listed_taps(em: Emitter, table: str, count: Index,
+                carried: Carried | None = None) -> Iterator[tuple[Index, Sequence[Index]]]:
+    """The same of a table of ``count`` pairs."""
+    for t in em.each(0, count, carried=carried):
+        yield t, em.row(table, t, 2)
 
 
 class Pieces:
@@ -127,12 +162,12 @@ class Pieces:
         return base + row * self.sample
 
 
-def pack_function(em: Emitter, image: Image, taps: Sequence[int] | None, stride: int, element: str,
+def pack_function(em: Emitter, image: Image, taps: Sequence[tuple[int, int]] | None, stride: int, element: str,
                   width: int) -> Emitter:
     """``pack(from, to, pieces, count, channels, taps, number)``: gather a panel, ``[channel][tap][stride]``.
 
-    ``taps`` are the offsets of all taps if those are always the same; else the function reads them from a table of
-    pairs, as second entries.
+    ``taps`` are pairs if they are always the same, of which the second is the offset in an image; else the function is
+    told a table of them.
     """
     inner = em.function("pack", ["ptr %from", "ptr %to", "ptr %pieces", "i64 %count", "i64 %channels", "ptr %taps",
                                  "i64 %number"])
@@ -144,12 +179,8 @@ def pack_function(em: Emitter, image: Image, taps: Sequence[int] | None, stride:
         source, target = images.at(c * image.size), panel.at(c * number * stride)
         for place, column, _ in inner.rows("%pieces", count, PIECE_WORDS):
             start, to = source.at(place), target.at(column)
-            if taps is not None and len(taps) <= MOST_UNROLLED_TAPS:
-                for k, offset in enumerate(taps):
-                    to.store(start.load(offset), k * stride)
-                continue
-            for t in inner.each(0, number):
-                to.store(start.load(inner.entry("%taps", t * 2 + 1)), t * stride)
+            for t, (_, offset) in listed_taps(inner, "%taps", told) if taps is None else each_tap(inner, taps):
+                to.store(start.load(offset), t * stride)
     return inner
 
 

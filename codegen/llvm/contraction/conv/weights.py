@@ -100,12 +100,12 @@ class Weights(ConvWriter[WeightShape]):
         starts = [min(i * shape.run, self.last - shape.run) for i in range(self.runs)]
         self.bases = em.table("i64", [self.offsets[i * self.last + start] for i in range(self.outer_taps)
                                       for start in starts])
-        self.clear(self.own, whole_lines(staged, self.size))
+        self.own.clear(whole_lines(staged, self.size))
         lo, hi = em.chunk(self.units * self.column_blocks)
         with em.only(em.compare("slt", lo, hi)):
             for g in em.each(0, spec.groups):
                 if self.blocks > 1:
-                    self.clear(self.sums.at(lo * tile), (hi - lo) * tile)
+                    self.sums.at(lo * tile).clear((hi - lo) * tile)
                 for b in em.each(0, self.blocks):
                     first = b * shape.samples
                     count = em.min(spec.n - first, shape.samples)

@@ -28,10 +28,6 @@ class ConvWriter(Writer, Generic[Plan]):
         """Write the kernel; returns the bytes of scratch each thread needs."""
         raise NotImplementedError
 
-    def clear(self, array: Array, count: Index) -> None:
-        """Set ``count`` elements to zero."""
-        self.em.clear(array.pointer, count * self.size)
-
     def filters(self, group: Index) -> Array:
         """The filters of a group, which are slot 1."""
         spec = self.spec
