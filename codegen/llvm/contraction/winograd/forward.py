@@ -12,15 +12,14 @@ from ...text.tiles import each_tile, full_tiles
 from ...text.types import F32
 from ..operand import Results
 from ..tile import Factors, Tile
-from ..writer import Writer
 from .algebra import Transform
-from .parts import Source, algebra_of, square, symbol_of
+from .parts import Source, WinogradWriter, algebra_of, square
 from .phases import phases_at
 from .spec import Tiling, WinogradSpec, row_stride
 
 
-class Forward(Writer):
-    """Writes one kernel by ``block``.
+class Forward(WinogradWriter):
+    """Writes kernels that convolve by ``block``.
 
     ``tiles`` transformed tiles are at ``[point][tile][channel]``. Transformed weights are at
     ``[point][panel][channel][output channel of the panel]``, ``chunk`` channels of ``panels`` panels at a time. Sums
@@ -29,11 +28,11 @@ class Forward(Writer):
 
     factors = 1
 
-    def __init__(self, name: str, spec: WinogradSpec, target: Target, block: Tiling, tiles: int, chunk: int,
+    def __init__(self, spec: WinogradSpec, target: Target, number: int, block: Tiling, tiles: int, chunk: int,
                  panels: int, most: int, outputs: int) -> None:
         work = Results(spec.maps, spec.out_height * spec.out_width, spec.batch, F32, spec.exprs, spec.operands)
-        super().__init__(Emitter(symbol_of(name, spec, target), target), work, block.lanes)
-        self.spec, self.chunk = spec, chunk
+        super().__init__(spec, target, number, work)
+        self.chunk = chunk
         stride, self.sums_stride = row_stride(spec.channels * spec.phases, block.lanes), outputs
         # Planes of a power of two would meet in one set of the caches.
         self.strip = chunk * spec.phases * block.panel
@@ -51,14 +50,11 @@ class Forward(Writer):
         """Elements of a row of tiles of a vector of output channels, and of squares that are transposed."""
         return self.spec.tile * self.breadth * self.width, self.width * square(self.width, self.width)
 
-    def kernel(self, moved: int, shared: int, flops: int | None = None) -> Kernel:
-        """The finished kernel, which reads and writes ``moved`` bytes; ``shared`` elements are of all threads."""
+    def with_results(self, moved: int, shared: int) -> Kernel:
+        """The finished second kernel, which besides operands and outputs reads ``moved`` bytes."""
         spec = self.spec
-        if flops is None:
-            flops = 2 * spec.batch * spec.rows * spec.columns * spec.products * spec.channels * spec.maps
-            touched = sum(d.itemsize for d in (*self.results.types, *(o.dtype for o in spec.operands if o.column)))
-            moved += spec.batch * self.results.n * self.results.m * touched
-        return Kernel("llvm", self.em.symbol, self.em.text(), self.scratch_bytes, flops, moved, shared=4 * shared)
+        touched = sum(d.itemsize for d in (*self.results.types, *(o.dtype for o in spec.operands if o.column)))
+        return self.kernel(spec.flops, moved + spec.batch * self.results.n * self.results.m * touched, shared)
 
     def multiply(self, block: Tiling, outputs: int, depth: int | None, add: bool,
                  ahead: Callable[[Emitter, Index, Index], Callable[[Index], None]] | None = None) -> Emitter:

@@ -14,23 +14,13 @@ from ...text.emitter import Emitter, Index
 from ...text.types import F32
 from ..operand import Results
 from ..tile import Factors, Tile
-from ..writer import Writer, scratch_layout
+from ..writer import scratch_layout
 from .algebra import Transform, gradient_algebra
-from .parts import Source, even_blocks, for_images, symbol_of, transform_function
+from .parts import Source, WinogradWriter, even_blocks, for_images, transform_function
 from .spec import WinogradSpec, gradient_blocking, round_up
 
 
-def tiles_kernel(spec: WinogradSpec, target: Target) -> Kernel:
-    """The first kernel: its slots are the images, the gradients at the output and scratch."""
-    return _Gradient("gradient", spec, target).first()
-
-
-def sums_kernel(spec: WinogradSpec, target: Target) -> Kernel:
-    """The second kernel: its slots are the gradient of the weights and scratch, as the first kernel left it."""
-    return _Gradient("weights_gradient", spec, target).second()
-
-
-class _Gradient(Writer):
+class Gradient(WinogradWriter):
     """Writes both kernels.
 
     Transformed tiles are at ``[vector of channels][point][tile][lane]``, sums at
@@ -38,11 +28,11 @@ class _Gradient(Writer):
     together are neighbours.
     """
 
-    def __init__(self, name: str, spec: WinogradSpec, target: Target) -> None:
+    names = "gradient", "weights_gradient"
+
+    def __init__(self, spec: WinogradSpec, target: Target, number: int) -> None:
+        super().__init__(spec, target, number, Results(spec.maps, 9 * spec.channels, 1, F32, (), ()))
         self.block = block = gradient_blocking(spec, target)
-        work = Results(spec.maps, 9 * spec.channels, 1, F32, (), ())
-        super().__init__(Emitter(symbol_of(name, spec, target), target), work, block.lanes)
-        self.spec = spec
         lanes = block.lanes
         self.tiles = (spec.batch * spec.rows if block.owned else block.tile_rows) * spec.columns
         plane = self.tiles * lanes + 16
@@ -71,12 +61,6 @@ class _Gradient(Writer):
         self.scratch_slot = slot
         return self.array(self.em.slot(slot)), self.scratch(*self.sizes, shared=self.shared[-1])
 
-    def kernel(self, has_products: bool, moved: int) -> Kernel:
-        """The finished kernel, which reads and writes ``moved`` bytes."""
-        spec, em = self.spec, self.em
-        flops = 2 * spec.batch * spec.rows * spec.columns * spec.points * spec.channels * spec.maps * has_products
-        return Kernel("llvm", em.symbol, em.text(), self.scratch_bytes, flops, moved, shared=4 * self.shared[-1])
-
     def first(self) -> Kernel:
         """Transforms the tiles, and sums up their products unless that is left to the second kernel."""
         em, spec, block = self.em, self.spec, self.block
@@ -85,10 +69,10 @@ class _Gradient(Writer):
         scratch, own = self.parts(2)
         sizes = spec.channels * spec.height * spec.width, spec.maps * spec.out_height * spec.out_width
         places = [scratch.at(at) for at in self.shared[:-1]] if block.owned else own[4:6]
-        em.clear(own[0].pointer, 4 * (round_up(self.sizes[0], 16) + round_up(self.sizes[1], 16)))
+        own[0].clear(round_up(self.sizes[0], 16) + round_up(self.sizes[1], 16))
         multiply = None
         if not block.owned:
-            em.clear(own[2].pointer, 4 * round_up(self.sizes[2], 16))
+            own[2].clear(round_up(self.sizes[2], 16))
             multiply = self._multiply()
         for first, last in even_blocks(em, spec.batch * spec.rows, block.tile_rows):
             for n, low, high, offset in for_images(em, first, last, spec.rows):
@@ -100,7 +84,8 @@ class _Gradient(Writer):
                     em.call(function, at, window, place, low, high, 0, n_maps)
             if multiply is not None:
                 em.call(multiply, *places, own[2], (last - first) * spec.columns)
-        return self.kernel(not block.owned, 4 * (spec.batch * sum(sizes) + sum(self.shared[-1:])))
+        flops = 0 if block.owned else spec.flops
+        return self.kernel(flops, 4 * (spec.batch * sum(sizes) + self.shared[-1]), self.shared[-1])
 
     def _multiply(self) -> Emitter:
         """A function that adds the products of ``%depth`` tiles to all sums."""
@@ -147,7 +132,7 @@ class _Gradient(Writer):
                         place.store(em.binary("fadd", self.element, self.width, place.load(), x))
             em.call(finish, sums, own[3], to, r * block.rows, p * block.panel)
         moved = 36 * spec.channels * spec.maps + 4 * self.unit * self.row_tiles * self.panels
-        return self.kernel(block.owned, moved)
+        return self.kernel(spec.flops if block.owned else 0, moved, self.shared[-1])
 
     def _finish(self) -> Emitter:
         """A function that transforms the sums of a register tile and stores weights."""

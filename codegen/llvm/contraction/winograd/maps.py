@@ -15,42 +15,31 @@ from ....target import Target
 from ...text.emitter import Emitter, Index
 from .forward import Forward
 from .parts import for_images, transform_function, transform_weights
-from .spec import WinogradSpec, maps_blocking, round_up, tiles_only
+from .spec import WinogradSpec, maps_blocking, round_up
 
 
-def shared_tiles_kernel(spec: WinogradSpec, target: Target) -> Kernel:
-    """The first kernel transforms the tiles; its slots are the images and scratch."""
-    return _Maps("tiles", tiles_only(spec), target).tiles()
-
-
-def maps_kernel(spec: WinogradSpec, target: Target) -> Kernel:
-    """The second kernel multiplies and applies the epilogue.
-
-    Its slots are the weights, the operands, the outputs and scratch, as the first kernel left it.
-    """
-    return _Maps("maps", spec, target).maps()
-
-
-class _Maps(Forward):
+class Maps(Forward):
     """Writes both kernels. Transformed tiles are at the start of the scratch memory; register tiles reach beyond."""
 
-    def __init__(self, name: str, spec: WinogradSpec, target: Target) -> None:
+    names = "tiles", "maps"
+
+    def __init__(self, spec: WinogradSpec, target: Target, number: int) -> None:
         self.block = block = maps_blocking(spec, target)
         self.total = spec.batch * spec.rows
         self.most = round_up(block.tile_rows * spec.columns, block.rows)
-        super().__init__(name, spec, target, block, self.total * spec.columns + block.rows, block.chunk, 1, self.most,
-                         block.panel)
+        super().__init__(spec, target, number, block, self.total * spec.columns + block.rows, block.chunk, 1,
+                         self.most, block.panel)
         self.shared = round_up(spec.points * self.source.plane, 16)
 
-    def tiles(self) -> Kernel:
-        """Threads share vectors of channels of some rows of tiles of an image."""
+    def first(self) -> Kernel:
+        """Transforms the tiles: threads share vectors of channels of some rows of tiles of an image."""
         em, spec, block, source = self.em, self.spec, self.block, self.source
         image, scratch = self.array(em.slot(0)), self.array(em.slot(1))
         self.scratch_slot = 1
         size = round_up(source.window(block.window_rows), 16)
         window, = self.scratch(size, shared=self.shared)
         transform = transform_function(em, "tiles", source)
-        em.clear(window.pointer, 4 * size)
+        window.clear(size)
         groups, parts = -(-spec.channels // block.lanes), -(-spec.rows // block.window_rows)
         for u in em.each(*em.chunk(spec.batch * groups * parts)):
             above, part = em.divmod(u, parts)
@@ -62,10 +51,10 @@ class _Maps(Forward):
                     em.min(first + block.window_rows, spec.rows), low,
                     em.min(low + block.lanes, spec.channels))
         moved = 4 * (spec.batch * spec.channels * spec.height * spec.width + self.shared)
-        return self.kernel(moved, self.shared, moved)
+        return self.kernel(moved, moved, self.shared)
 
-    def maps(self) -> Kernel:
-        """Threads share panels of output channels."""
+    def second(self) -> Kernel:
+        """Multiplies, and applies the epilogue: threads share panels of output channels."""
         em, spec, block, panel = self.em, self.spec, self.block, self.block.panel
         self.read_slots()
         self.filters, self.data = self.array(self.slots[0]), self.array(em.slot(self.scratch_slot))
@@ -79,12 +68,12 @@ class _Maps(Forward):
                 self._by_channels(low)
             else:
                 self._by_tiles(low)
-        return self.kernel(4 * (self.shared + 9 * spec.channels * spec.maps), self.shared)
+        return self.with_results(4 * (self.shared + 9 * spec.channels * spec.maps), self.shared)
 
     def _by_channels(self, low: Index) -> None:
         """A panel from output channel ``low`` on, some channels at a time: the sums of all tiles are added up."""
         em, spec, block = self.em, self.spec, self.block
-        em.clear(self.sums.pointer, 4 * spec.points * self.sums_plane)
+        self.sums.clear(spec.points * self.sums_plane)
         for channel in em.each(0, spec.channels, block.chunk):
             depth = em.min(block.chunk, spec.channels - channel)
             em.call(self.transform, self.filters, self.weights, low, channel, depth)

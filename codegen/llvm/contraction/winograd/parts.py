@@ -1,22 +1,36 @@
-"""Pieces of the Winograd kernels: images to transformed tiles, weights, squares transposed in registers."""
+"""Common parts of the Winograd kernels: images to transformed tiles, weights, squares transposed in registers."""
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
+
+from kusari.ir import Kernel
 
 from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Emitter, Index
+from ...text.types import symbol_of
+from ..operand import Results
+from ..writer import Writer
 from .algebra import Algebra, Matrix, forward_algebra, strided_algebra
 from .phases import PHASES, transformed
 from .spec import WinogradSpec
 
 
-def symbol_of(name: str, spec: WinogradSpec, target: Target) -> str:
-    """The name of a kernel."""
-    digest = hashlib.sha256(repr((spec, target)).encode()).hexdigest()[:12]
-    return f"winograd{spec.tile}_{name}_{spec.channels}x{spec.maps}_{digest}"
+class WinogradWriter(Writer):
+    """Writes kernel ``number`` of a convolution, the first or the second; ``names`` are those of both."""
+
+    names: ClassVar[tuple[str, str]]
+
+    def __init__(self, spec: WinogradSpec, target: Target, number: int, results: Results) -> None:
+        name = f"winograd{spec.tile}_{self.names[number]}_{spec.channels}x{spec.maps}"
+        super().__init__(Emitter(symbol_of(name, spec, target), target), results, target.lanes(4))
+        self.spec = spec
+
+    def kernel(self, flops: int, moved: int, shared: int) -> Kernel:
+        """The finished kernel, which reads and writes ``moved`` bytes; ``shared`` elements are of all threads."""
+        return Kernel("llvm", self.em.symbol, self.em.text(), self.scratch_bytes, flops, moved, shared=4 * shared)
 
 
 def algebra_of(spec: WinogradSpec) -> Algebra:
@@ -123,7 +137,7 @@ def _fill_window(source: Source, image: Array, window: Array, c: Index, top: Ind
         start = window.at((r * breadth + source.left) * lanes)
         for there in em.either(em.compare("ult", row, source.height)):
             if not there:
-                em.clear(start.pointer, 4 * source.width * lanes)
+                start.clear(source.width * lanes)
                 continue
             short = source.width if source.width < side else None
             for i in em.each(0, source.width, side):
