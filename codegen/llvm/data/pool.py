@@ -13,7 +13,7 @@ from ..contraction.writer import whole_lines
 from ..scalar.dispatch import emit_expr
 from ..text.array import Array
 from ..text.emitter import Carried, Emitter, Index
-from ..text.tiles import each_index, each_tile
+from ..text.tiles import each_tile, each_vector
 from ..text.types import splat, symbol_of, value_type, vector
 
 
@@ -64,11 +64,7 @@ class _Planes:
 
     def each_vector(self) -> Iterator[tuple[Index, Index, int]]:
         """Loops over the vectors of windows along the last axis: offset in the image, position, valid lanes."""
-        em, out = self.em, self.windows.out
-        for base, number in each_index(em, out[:-1], self.image.steps):
-            column = number * out[-1]
-            for q, valid in each_tile(em, out[-1], self.width):
-                yield base + q, column + q, valid
+        return each_vector(self.em, self.windows.out, self.image.steps, self.width)
 
 
 class _Pool(_Planes):

@@ -82,6 +82,16 @@ def each_run(em: Emitter, lo: Index, hi: Index, width: int) -> Iterator[tuple[In
     yield from ((i, 1, None) for i in em.each(stop, hi))
 
 
+def each_vector(em: Emitter, extents: Sequence[int], steps: Sequence[int], width: int,
+                carried: Carried | None = None) -> Iterator[tuple[Index, Index, int]]:
+    """Loops over the vectors of rows of ``extents``: the offset as in ``each_index``, the number, valid lanes."""
+    *outer, breadth = extents
+    for base, row in each_index(em, outer, steps, carried):
+        start = row * breadth
+        for q, valid in each_tile(em, breadth, width, carried):
+            yield base + q, start + q, valid
+
+
 def each_index(em: Emitter, extents: Sequence[int], steps: Sequence[int], carried: Carried | None = None,
                offset: Index = 0, number: Index = 0) -> Iterator[tuple[Index, Index]]:
     """Nested loops over ``extents``: the offset, where a step along an axis is ``steps``, and the number in C order."""

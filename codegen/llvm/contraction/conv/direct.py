@@ -20,7 +20,7 @@ from ..epilogue import Epilogue, Finisher
 from ..tile import Factors
 from ..writer import LINE_BYTES, whole_lines
 from .geometry import Gathering, gathering
-from .padding_nan import FixUp, any_unbounded, meets_padding
+from .padding_nan import guarded
 from .stage import MOST_UNROLLED_TAPS, each_staged, each_tap, stage_function
 from .writer import ConvWriter
 
@@ -185,13 +185,7 @@ class Direct(ConvWriter[DirectShape]):
             tasks, part = (0, images), em.chunk(lines)
         else:
             tasks, part = em.chunk(images), (0, lines)
-        if spec.direction == "input" and meets_padding(g):
-            # Weights that are infinite or NaN must not be multiplied by padding.
-            odd = any_unbounded(self.array(self.slots[1]), spec.k * spec.channels * spec.taps)
-            for is_odd in em.either(odd, rare=True):
-                self._one_by_one(tasks, part) if is_odd else self._images(tasks, part, ahead)
-        else:
-            self._images(tasks, part, ahead)
+        guarded(self, lambda: self._images(tasks, part, ahead))
         return self.scratch_bytes
 
     def _images(self, tasks: tuple[Index, Index], part: tuple[Index, Index], ahead: bool) -> None:
@@ -202,14 +196,10 @@ class Direct(ConvWriter[DirectShape]):
         source = self.array(self.slots[0]).at(i * (self.g.depth * self.g.image.source))
         self.em.call(self.stage, source, place)
 
-    def _at(self, i: Index) -> tuple[Array, Epilogue]:
-        """The filters of an image's group, and its epilogue."""
-        sample, group = self.em.divmod(i, self.groups)
-        return self.filters(group), self.epilogue(sample, group, i)
-
     def _image(self, i: Index, place: Array, part: tuple[Index, Index]) -> None:
         em, shape, g = self.em, self.plan, self.g
-        filters, epilogue = self._at(i)
+        sample, group = em.divmod(i, self.groups)
+        filters, epilogue = self.filters(group), self.epilogue(sample, group, i)
         self.place = place
         for k in em.each(0, g.rows // shape.rows):
             first = k * shape.rows
@@ -219,32 +209,6 @@ class Direct(ConvWriter[DirectShape]):
                 for r in range(shape.rows)])
             for base, number in each_index(em, g.size[:-2], g.image.steps):
                 (self._flat if shape.flat else self._lines)(epilogue, tile, base, number, part)
-
-    def _one_by_one(self, tasks: tuple[Index, Index], part: tuple[Index, Index]) -> None:
-        """All results of this thread, one after the other, without a product of padding."""
-        em = self.em
-        low, high = (i * self.plan.lines for i in part)
-        for i in em.each(*tasks):
-            self._stage(i, self.own)
-            filters, epilogue = self._at(i)
-            em.call(self._exact_function(epilogue), self.own, filters, low, em.min(high, self.g.height),
-                    *epilogue.arguments)
-
-    def _exact_function(self, epilogue: Epilogue) -> Emitter:
-        """``exact(image, filters, low, high, …)``: rows ``low`` to ``high`` of all planes of an image."""
-        em, inner = epilogue.function("exact", ["ptr %image", "ptr %filters", "i64 %low", "i64 %high"])
-        g, fix_up = self.g, FixUp(em, self.g, self.element)
-        image, filters = (self.array(p, em) for p in ("%image", "%filters"))
-        low, high = em.numbers
-        for r in em.each(0, g.rows):
-            weights = filters.at(r * g.row_step)
-            for base, number in each_index(em, g.size[:-2], g.image.steps):
-                for k in em.each(low, high):
-                    for q in em.each(0, g.size[-1]):
-                        place = base + k * g.line + q
-                        column = (number * g.height + k) * g.size[-1] + q
-                        inner.store(fix_up.total(image, place, weights), r, column, 1, None)
-        return em
 
     def _weights(self, start: Array, taps: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
         """The weights of some taps of a tile's filters, broadcast."""

@@ -13,7 +13,7 @@ from ....contractions import ConvSpec
 from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Emitter, Index
-from ...text.tiles import each_index, each_tile
+from ...text.tiles import each_vector
 from ..writer import whole_lines
 from .geometry import staged_windows
 from .stage import stage_function
@@ -84,12 +84,10 @@ class DirectWeights(ConvWriter[DirectWeightShape]):
 
     def _taps(self, image: Array, gy: Array, totals: Array, taps: range) -> None:
         """Some taps of one channel and feature: all positions of the sample."""
-        em, out, own = self.em, self.spec.out, totals.at(taps[0] * self.width)
+        em, own = self.em, totals.at(taps[0] * self.width)
         sums = self.tile.carried(self.tile.load(own, self.width, len(taps), 1))
-        for base, number in each_index(em, out[:-1], self.image.steps, sums):
-            column = number * out[-1]
-            for q, valid in each_tile(em, out[-1], self.width, sums):
-                y, near = gy.load(column + q, valid), image.at(base + q)
-                # Elements behind a row must not be read: times zero they might be NaN.
-                sums.values = self.tile.add([near.load(self.offsets[k], valid) for k in taps], [y], sums.values)
+        for offset, position, valid in each_vector(em, self.spec.out, self.image.steps, self.width, sums):
+            y, near = gy.load(position, valid), image.at(offset)
+            # Elements behind a row must not be read: times zero they might be NaN.
+            sums.values = self.tile.add([near.load(self.offsets[k], valid) for k in taps], [y], sums.values)
         self.tile.store(sums.values, own, self.width, 1)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from kusari.ir import Arg
-from kusari.ir.costs import GATHER_CYCLES, PAGE_BYTES
+from kusari.ir.costs import GATHER_CYCLES, PAGE_BYTES, READ_CYCLES
 
 from ....contractions import ConvSpec
 from ....target import Target
@@ -22,9 +22,9 @@ from ...text.tiles import count_tiles, even_tiles, full_tiles, lanes_in, tiles_i
 from ..cycles import MOST_TILE_ROWS, MOST_TILE_VECTORS, step_cycles, tile_heights
 from ..epilogue import Finisher, is_heavy
 from ..tile import Factors
-from ..writer import whole_lines
+from ..writer import LINE_BYTES, whole_lines
 from .geometry import gathering, panels_of
-from .padding_nan import FixUp, any_nan, meets_padding
+from .padding_nan import guarded, meets_padding
 from .stage import PIECE_WORDS, Pieces, pack_function, stage_cycles, stage_function
 from .writer import ConvWriter
 
@@ -52,7 +52,9 @@ def choose(spec: ConvSpec, target: Target) -> PanelShape:
     width = target.lanes(size)
     filters = g.rows * g.row_step * size if spec.direction == "forward" else g.depth * g.channel_step * size
     conflict = g.row_step * size % PAGE_BYTES == 0
-    staging = spec.n * stage_cycles(g.image, g.depth * spec.groups, width)
+    once = spec.n * stage_cycles(g.image, g.depth * spec.groups, width)
+    if meets_padding(spec):  # filters are looked at first
+        once += READ_CYCLES * spec.groups * filters / LINE_BYTES
     found: list[PanelShape] = []
     depth = sum(len(p.taps) for p in g.parts) / len(g.parts) * g.depth
     positions = max(prod(p.extents) for p in g.parts)
@@ -72,7 +74,7 @@ def choose(spec: ConvSpec, target: Target) -> PanelShape:
             cost += count * 60
             if filters > target.l2_bytes // 2:
                 cost += count * filters / 64
-            cost = cost * len(g.parts) * spec.groups + staging
+            cost = cost * len(g.parts) * spec.groups + once
             found.append(PanelShape(tiles[0].size, vectors, samples, 0, cost))
     best = min(found, key=lambda shape: shape.cycles)
     taps = max(len(p.taps) for p in g.parts)
@@ -132,10 +134,7 @@ class Panels(ConvWriter[PanelShape]):
             (2 * self.columns + 2) * 8 * PIECE_WORDS // self.size, g.rows * self.columns * (self.chunks > 1),
             self.columns * 8 // self.size * self.scattered,
             g.rows * g.positions * shape.samples * (self.scattered and not self.plain))
-        self.fix_up = None
-        if self.spec.direction == "input" and meets_padding(g):
-            self.fix_up = FixUp(em, g, self.element, self.columns)
-        if (self.heavy or self.fix_up) and self.chunks == 1:
+        if self.heavy and self.chunks == 1:
             tile = em.value(f"alloca [{shape.rows * self.columns} x {self.element}], align 64", "tile")
             self.tile_buffer = self.array(tile)
         taps = None if self.scattered else g.parts[0].taps
@@ -144,7 +143,7 @@ class Panels(ConvWriter[PanelShape]):
         self.finisher = Finisher(em, self.results, width, g.positions if self.scattered else self.columns)
         self.pieces = Pieces(em, g.image, self.sample, f"{self.table}", self.piece)
         self.own.clear(whole_lines(staged, self.size))
-        self._tasks()
+        guarded(self, self._tasks)
         return self.scratch_bytes
 
     # Work of one thread
@@ -205,15 +204,7 @@ class Panels(ConvWriter[PanelShape]):
             sums = self._multiply(panel, row, size, 0, self.g.depth, self.tile.zeros(size, len(panel.valid)))
             if self.heavy:
                 self.tile.store(sums, self.tile_buffer, self.columns, len(panel.valid))
-                yield row, size, self._stored(panel, self.tile_buffer, sums, row, size)
-            elif nan := self._nan(panel, sums, size):
-                for is_nan in self.em.either(nan, rare=True):
-                    if is_nan:
-                        self.tile.store(sums, self.tile_buffer, self.columns, len(panel.valid))
-                        self._fix_up(panel, self.tile_buffer, row, size)
-                    yield row, size, self.tile_buffer if is_nan else sums
-            else:
-                yield row, size, sums
+            yield row, size, self.tile_buffer if self.heavy else sums
 
     def _sums_by_channels(self, panel: _Panel,
                           rows: tuple[Index, Index] | None) -> Iterator[tuple[Index, int, list[str] | Array]]:
@@ -230,31 +221,7 @@ class Panels(ConvWriter[PanelShape]):
                 sums = self._multiply(panel, row, size, channel, depth, initial)
                 self.tile.store(sums, place, self.columns, vectors)
         for row, size in tiles_in(em, self.row_tiles, rows):
-            place = self.sums.at(row * self.columns)
-            sums = self.tile.load(place, self.columns, size, vectors) if self.fix_up else []
-            yield row, size, self._stored(panel, place, sums, row, size)
-
-    def _nan(self, panel: _Panel, sums: Sequence[str], size: int) -> str:
-        """An i1: whether padding may have made a sum of a tile NaN; empty where it cannot."""
-        if self.fix_up is None:
-            return ""
-        vectors = len(panel.valid)
-        rows = [sums[i * vectors:(i + 1) * vectors] for i in range(size)]
-        return any_nan(self.em, self.element, self.width, rows, panel.valid)
-
-    def _fix_up(self, panel: _Panel, place: Array, row: Index, size: int) -> None:
-        """Compute stored sums again that are NaN: products of padding and weights that are infinite or NaN."""
-        assert self.fix_up is not None
-        filters = panel.filters.at(row * self.g.row_step)
-        self.fix_up.pieces(place, self.own, filters, size, self.table, panel.count,
-                           None if panel.table is None else (panel.table, panel.taps))
-
-    def _stored(self, panel: _Panel, place: Array, sums: list[str], row: Index, size: int) -> Array:
-        """The tile that is stored at ``place``, of which ``sums`` are the elements, once it is fixed up."""
-        if nan := self._nan(panel, sums, size):
-            with self.em.only(nan, rare=True):
-                self._fix_up(panel, place, row, size)
-        return place
+            yield row, size, self.sums.at(row * self.columns)
 
     def _pack(self, panel: _Panel, channel: Index, depth: Index) -> None:
         source = self.own.at(channel * self.g.image.size)

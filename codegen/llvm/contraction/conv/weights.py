@@ -96,7 +96,7 @@ class Weights(ConvWriter[WeightShape]):
         self.own, self.transposed, self.sums = self.scratch(staged, self.block_size * self.column_blocks, sums)
         self.stage = stage_function(em, self.image, spec.channels, self.element, self.width)
         self.turn = self._turn_function()
-        self.put = self._put_whole_function() if self.whole else self._put_function()
+        self.put = self._put_function()
         starts = [min(i * shape.run, self.last - shape.run) for i in range(self.runs)]
         self.bases = em.table("i64", [self.offsets[i * self.last + start] for i in range(self.outer_taps)
                                       for start in starts])
@@ -216,40 +216,30 @@ class Weights(ConvWriter[WeightShape]):
     # Results
 
     def _put_function(self) -> Emitter:
-        """``put(tile, to, count)``: a tile's ``count`` output channels to their filters."""
-        spec, shape = self.spec, self.plan
-        em = self.em.function("put", ["ptr %tile", "ptr %to", "i64 %count"])
-        count, = em.numbers
-        for o in em.each(0, count):
-            source = self.array("%tile", em).at(o)
-            target = self.array("%to", em).at(o * (spec.channels * spec.taps))
-            for i in range(shape.channels):
-                for t in range(shape.run):
-                    target.put(source.one((i * shape.run + t) * self.breadth), i * spec.taps + t)
-        return em
+        """``put(tile, to, count)``: a tile's ``count`` output channels to their filters, by runs of neighbours there.
 
-    def _put_whole_function(self) -> Emitter:
-        """``put(tile, to, count)``: the same of all taps of a block of channels, which are neighbours in a filter.
-
-        Square blocks are transposed in registers; the last one along the filter overlaps the one before.
+        Such a run is a whole block of channels, or a run of each. Unless runs are short, square blocks are transposed
+        in registers; the last one along a run overlaps the one before.
         """
-        width, rows, filter_size = self.width, self.tile_rows, self.spec.channels * self.spec.taps
+        shape, taps, width = self.plan, self.spec.taps, self.width
+        runs, length = (1, self.tile_rows) if self.whole else (shape.channels, shape.run)
+        lines, filter_size = min(length, width), self.spec.channels * taps
         em = self.em.function("put", ["ptr %tile", "ptr %to", "i64 %count"])
-        tile, to = (self.array(p, em) for p in ("%tile", "%to"))
-        lines = min(rows, width)
         count, = em.numbers
-        full = count // width * width
-        for o in em.each(0, full, width):
-            for at in em.each(0, rows, width):
-                i = em.min(at, rows - lines)
-                source = tile.at(i * self.breadth + o)
-                turned = source.turned([r * self.breadth for r in range(lines)])
-                target = to.at(o * filter_size + i)
-                for k, x in enumerate(turned):
-                    target.store(x, k * filter_size, lines)
-        for o in em.each(full, count):
-            for i in em.each(0, rows):
-                to.put(tile.one(i * self.breadth + o), o * filter_size + i)
+        short = 2 * length < width
+        full = 0 if short else count // width * width
+        for c in em.each(0, runs):
+            tile, to = self.array("%tile", em).at(c * (length * self.breadth)), self.array("%to", em).at(c * taps)
+            for o in em.each(0, full, width):
+                for at in em.each(0, length, width):
+                    i = em.min(at, length - lines)
+                    turned = tile.at(i * self.breadth + o).turned([r * self.breadth for r in range(lines)])
+                    target = to.at(o * filter_size + i)
+                    for k, x in enumerate(turned):
+                        target.store(x, k * filter_size, lines)
+            for o in em.each(full, count):
+                for i in range(length) if short else em.each(0, length):
+                    to.put(tile.one(i * self.breadth + o), o * filter_size + i)
         return em
 
     def _put(self, group: Index, unit: Index, tile: Array) -> None:
