@@ -32,9 +32,8 @@ from kusari.codegen.llvm.contraction.gemm.choose import candidates as products
 from kusari.codegen.llvm.contraction.gemm.choose import matrices
 from kusari.codegen.llvm.contraction.gemm.kernel import gemm_kernel
 from kusari.codegen.llvm.contraction.winograd.choose import Transformed, candidates
-from kusari.codegen.llvm.contraction.winograd.gradient import sums_kernel, tiles_kernel
-from kusari.codegen.llvm.contraction.winograd.images import images_kernel, weights_kernel
-from kusari.codegen.llvm.contraction.winograd.maps import maps_kernel, shared_tiles_kernel
+from kusari.codegen.llvm.contraction.winograd.kernel import winograd_kernel
+from kusari.codegen.llvm.contraction.winograd.launches import launches
 from kusari.codegen.llvm.text.types import F32
 from kusari.codegen.target import Target
 from kusari.commands.bench import aligned, figure, machine, positive
@@ -77,17 +76,13 @@ def spec_of(direction: Direction, shape: tuple[int, ...]) -> ConvSpec:
 def kernels_of(spec: ConvSpec, candidate: Candidate, target: Target, operands: Any,
                result: Any) -> list[tuple[Kernel, tuple[Any, ...]]]:
     """The kernels of a candidate, one after the other, and the arrays that each is given before its scratch."""
-    first, second = operands
     way = candidate.spec if isinstance(candidate, Transformed) else None
     if way is None:
         name = cast("Algorithm", candidate.name)
         assert name in get_args(Algorithm)
-        return [(conv_kernel(spec, target, name), (first, second, result))]
-    if spec.direction == "weight":
-        return [(tiles_kernel(way, target), (first, second)), (sums_kernel(way, target), (result,))]
-    if way.by_maps:
-        return [(shared_tiles_kernel(way, target), (first,)), (maps_kernel(way, target), (second, result))]
-    return [(weights_kernel(way, target), (second,)), (images_kernel(way, target), (first, result))]
+        return [(conv_kernel(spec, target, name), (*operands, result))]
+    return [(winograd_kernel(way, target, number), (*(operands[i] for i in launch.factors), *[result] * number))
+            for number, launch in enumerate(launches(way))]
 
 
 def timed(spec: ConvSpec, candidate: Candidate, target: Target, seconds: float) -> tuple[float, Any]:

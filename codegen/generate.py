@@ -35,7 +35,8 @@ from kusari.ir.product import ROOTS, Epilogue, epilogue_of, product_of, without_
 
 from .contractions import ConvSpec, Direction, GemmOperand, GemmSpec
 from .llvm.contraction.winograd.choose import explained, winograd_of
-from .llvm.contraction.winograd.spec import WinogradSpec, tiles_only, weights_only
+from .llvm.contraction.winograd.launches import launches
+from .llvm.contraction.winograd.spec import WinogradSpec
 from .llvm.nest.split import launches_of
 from .native import generator_version, is_move, is_pooling, is_row_access, is_scan, is_uniform_draw
 from .target import Target
@@ -211,24 +212,17 @@ class Generator:
 
     def _winograd(self, node: Node, spec: WinogradSpec, epilogue: Epilogue, outer: Mapping[Value, Value],
                   choice: Callable[[], Choice]) -> tuple[Instruction, ...]:
-        """Two instructions: before the second one all threads have done their part of the first."""
-        root, package = epilogue.node, "llvm.contraction.winograd"
-        if root.op.name == "conv_weight":
-            module, names, operands = "gradient", ("tiles_kernel", "sums_kernel"), (root.inputs, ())
-        elif spec.by_maps:
-            reads = (root.inputs[1], *(o.value for o in epilogue.operands))
-            module, names = "maps", ("shared_tiles_kernel", "maps_kernel")
-            operands = (root.inputs[:1], reads)
-        else:
-            reads = (root.inputs[0], *(o.value for o in epilogue.operands))
-            module, names, operands = "images", ("weights_kernel", "images_kernel"), (root.inputs[1:], reads)
+        """The instructions of its two launches."""
         found: list[Instruction] = []
-        for name, values in zip(names, operands, strict=True):
-            about = _WITHOUT.get(name, _as_it_is)(spec)
-            written = node.outputs if name == names[-1] else ()
-            kernel = self._deferred(f"{name} {about!r}", f"{package}.{module}", name, about, self.target)
-            operands = (*(outer[v] for v in values), *written)
-            found.append(Instruction(kernel, operands, node, choice if written else None))
+        for number, launch in enumerate(launches(spec)):
+            kernel = self._deferred(f"kernel {number} of {launch.spec!r}", "llvm.contraction.winograd.kernel",
+                                    "winograd_kernel", launch.spec, self.target, number)
+            reads = [epilogue.node.inputs[i] for i in launch.factors]
+            if number == 0:
+                found.append(Instruction(kernel, tuple(outer[v] for v in reads), node))
+                continue
+            reads += [o.value for o in epilogue.operands]
+            found.append(Instruction(kernel, (*(outer[v] for v in reads), *node.outputs), node, choice))
         return tuple(found)
 
     def _product(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value]) -> tuple[Instruction, ...] | None:
@@ -257,15 +251,6 @@ def reads_and_writes(node: Node, epilogue: Epilogue, outer: Mapping[Value, Value
     """The operands of a product's or a convolution's kernel; ``outer`` are the values behind those of a body."""
     reads = (*epilogue.node.inputs, *(o.value for o in epilogue.operands))
     return (*(outer[v] for v in reads), *node.outputs)
-
-
-def _as_it_is(spec: WinogradSpec) -> WinogradSpec:
-    return spec
-
-
-# Specifications without the parts that the first kernels of Winograd's algorithm ignore: convolutions share those.
-_WITHOUT: dict[str, Callable[[WinogradSpec], WinogradSpec]] = {
-    "weights_kernel": weights_only, "shared_tiles_kernel": tiles_only}
 
 
 def _numba_has(dtypes: Iterable[DType]) -> bool:

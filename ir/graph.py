@@ -134,9 +134,13 @@ class Graph:
                 roots[v] = roots[n.inputs[0]] if view else v
         return roots
 
-    def written(self) -> dict[Value, None]:
-        """The params that some node writes, in order."""
-        return {n.inputs[0]: None for n in self.nodes if n.op.writes and n.inputs}
+    def written(self) -> dict[Value, list[int]]:
+        """The params that some node writes, each with the positions of those nodes, in order."""
+        writes: dict[Value, list[int]] = {}
+        for i, n in enumerate(self.nodes):
+            if n.op.writes and n.inputs:
+                writes.setdefault(n.inputs[0], []).append(i)
+        return writes
 
     def producers(self) -> dict[Value, Node]:
         """Map each value that a node defines to that node."""

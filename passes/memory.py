@@ -62,10 +62,8 @@ class _Life(Lifetimes):
         self.offset: dict[Value, int] = {}
         self.joint: dict[Value, tuple[Value, int]] = {}
         self.opaque = [i for i, node in enumerate(graph.nodes) if node.op.is_opaque]
-        self.writes: dict[Value, list[int]] = {}
-        for i, node in enumerate(graph.nodes):
-            if node.op.writes and node.inputs:
-                self.writes.setdefault(node.inputs[0], []).append(i)
+        self.writes = graph.written()
+        for node in graph.nodes:
             for v in node.outputs:
                 if self.roots[v] is not v:
                     self.offset[v] = self.offset.get(node.inputs[0], 0) + view_offset(node)

@@ -56,10 +56,7 @@ class Versions:
     """The number of writes to a param, or to the param that a value is a view of, before a position."""
 
     def __init__(self, graph: Graph) -> None:
-        self._writes: dict[Value, list[int]] = {}
-        for i, node in enumerate(graph.nodes):
-            if node.op.writes and node.inputs:
-                self._writes.setdefault(node.inputs[0], []).append(i)
+        self._writes = graph.written()
         self._roots = graph.roots() if self._writes else {}
 
     def before(self, position: int, value: Value) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kusari.ir import External, Instruction, Node, Plan, Slot, TensorType, Value
 from kusari.ir.stages import TINY, kind_of, stages
 
-from .frame import Step
+from .frame import Segment
 
 NO_BARRIER = 1             # flag: the next instruction may begin before all threads are done with this one
 WINDOW_INSTRUCTIONS = 128  # without a barrier, at most
@@ -98,7 +98,7 @@ def stages_of(instructions: Sequence[Instruction], plan: Plan, given: int) -> li
 
 
 def launch_flags(instructions: Sequence[Instruction], plan: Plan, given: int, groups: Sequence[Sequence[int]],
-                 steps: Sequence[Step], scratch: Mapping[int, tuple[Slot, int, int]]) -> list[int]:
+                 steps: Sequence[Segment], scratch: Mapping[int, tuple[Slot, int, int]]) -> list[int]:
     """Return the flags of each native instruction: see ``thread_pool``.
 
     Of a group each thread takes as many instructions as any other, and the rest is shared. A tiny instruction runs on

@@ -22,7 +22,7 @@ from kusari.ir.threads import thread_limit
 from .blas import calls_blas, with_blas
 from .concurrency import launch_flags, stages_of
 from .draws import draws
-from .frame import Binding, Frame, Layout, Step
+from .frame import Binding, Frame, Layout, Segment
 from .loader import Loader, default_loader
 from .memory import ALIGNMENT_BYTES, Array
 from .scratch import LEAST_SEPARATE_BYTES, plan_scratch
@@ -104,14 +104,14 @@ def is_free(node: Node, plan: Plan) -> bool:
     return node.op.name == "assign" and slot(node.inputs[0]) == slot(node.inputs[1])
 
 
-def _segments(instructions: Sequence[Instruction], threads: int | None, plan: Plan) -> tuple[Step, ...]:
+def _segments(instructions: Sequence[Instruction], threads: int | None, plan: Plan) -> tuple[Segment, ...]:
     """Cut the instructions into native segments and Python ones, and choose the threads of each segment by its work.
 
     A segment with gathers ends with a check of its indices, before anything outside changes.
     """
     state = {plan.slots.get(n.inputs[0]) for n in plan.graph.nodes if n.op.writes and n.inputs}
     limit = thread_limit()
-    steps: list[Step] = []
+    steps: list[Segment] = []
     first = at = 0
     work = shared = 0.0
     blas = gathers = False
@@ -122,7 +122,8 @@ def _segments(instructions: Sequence[Instruction], threads: int | None, plan: Pl
             few = max(FEW_INSTRUCTIONS_PICOSECONDS, (at - first) * LONG_INSTRUCTION_PICOSECONDS)
             enough = shared >= min(WAKING_PICOSECONDS, few)
             count = threads or (limit if enough else 1)
-            steps.append(Step(first, at - first, count, work < WAKING_PICOSECONDS, None, blas, gathers, tuple(drawn)))
+            short = work < WAKING_PICOSECONDS
+            steps.append(Segment(first, at - first, count, short, None, blas, gathers, tuple(drawn)))
 
     for instruction in instructions:
         if instruction.kernel is None or gathers and changes_state(instruction, plan, state):
@@ -132,7 +133,7 @@ def _segments(instructions: Sequence[Instruction], threads: int | None, plan: Pl
             first, work, shared, blas, gathers = at, 0.0, 0.0, False, False
             drawn.clear()
         if instruction.kernel is None:
-            steps.append(Step(at, 0, instruction=instruction))
+            steps.append(Segment(at, 0, instruction=instruction))
         else:
             at += 1
             time = picoseconds_of(instruction)

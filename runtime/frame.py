@@ -50,7 +50,7 @@ def _checked(call: Callable[[], None], status: Array, nodes: list[Node]) -> Call
 
 
 @dataclass(frozen=True)
-class Step:
+class Segment:
     """A native segment (``count`` instructions of the table from ``first``) or an ``instruction`` that Python runs."""
 
     first: int
@@ -83,7 +83,7 @@ class Layout:
     """The common data of all frames of an executable, with no reference to them: so an executable frees its frames."""
 
     plan: Plan
-    steps: tuple[Step, ...]
+    steps: tuple[Segment, ...]
     kernels: tuple[tuple[int, int, int], ...]   # (address, first slot, flags) per native instruction
     slots: int
     arena_slots: tuple[tuple[int, int], ...]   # (slot, offset)
@@ -156,7 +156,7 @@ class Frame(PythonRows):
             self.run()
         self.__dict__["run"] = run
 
-    def prepare(self, step: Step, table: ctypes.Array[ctypes.c_size_t], keep: list[Any]) -> Work:
+    def prepare(self, step: Segment, table: ctypes.Array[ctypes.c_size_t], keep: list[Any]) -> Work:
         """Return the work of a step with the native instructions of a table; ``keep`` must live as long as that."""
         if step.instruction is not None:
             return step.instruction
@@ -208,7 +208,7 @@ class Frame(PythonRows):
         return [(step.threads, self._seconds(i, 1, step, repeat))
                 for step in self.layout.steps for i in range(step.first, step.first + step.count)]
 
-    def _seconds(self, first: int, count: int, step: Step, repeat: int) -> float:
+    def _seconds(self, first: int, count: int, step: Segment, repeat: int) -> float:
         """Return the best seconds of some native instructions, run with the threads of a step."""
         address = ctypes.addressof(self.table) + INSTRUCTION_BYTES * first
         call = (ctypes.c_size_t * 4)(address, count, self.layout.state, step.threads)

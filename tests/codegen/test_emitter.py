@@ -20,7 +20,7 @@ def test_loop_carries_values_and_survives_empty_ranges(jit, n: int, known: bool)
     hi = n if known else em.entry(count)
     total = Carried(["i64"], ["5"])
     for i in em.each(0, hi, carried=total):
-        total.values = [em.value(f"add i64 {total.values[0]}, {em.add(i, 10)}")]
+        total.values = [em.value(f"add i64 {total.values[0]}, {i + 10}")]
     em.store("i64", 1, total.values[0], out)
     result = np.zeros(1, np.int64)
     jit.compile(em.text(), "k")(np.array([n]), result)

@@ -44,9 +44,9 @@ def test_loops_and_tables(jit) -> None:
     out, table = em.slot(0), em.table("i64", [5, 6, 7])
     for i in em.each(0, 3):
         for j, valid in each_tile(em, 7, 4):
-            rest = em.divmod(em.add(j, i), 3)[1]
+            rest = em.divmod(j + i, 3)[1]
             x = em.broadcast("i64", 4, em.entry(table, rest))
-            em.store("i64", 4, x, em.gep(out, em.add(em.mul(i, 7), j), "i64"), valid)
+            em.store("i64", 4, x, em.gep(out, i * 7 + j, "i64"), valid)
     found = np.zeros((3, 7), np.int64)
     jit.compile(em.text(), "loops", "sse")(found)
     np.testing.assert_array_equal(found, [[5 + (j // 4 * 4 + i) % 3 for j in range(7)] for i in range(3)])

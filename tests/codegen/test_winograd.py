@@ -15,9 +15,8 @@ from kusari.codegen.llvm.contraction.winograd.algebra import (
     gradient_algebra,
     strided_algebra,
 )
-from kusari.codegen.llvm.contraction.winograd.gradient import sums_kernel, tiles_kernel
-from kusari.codegen.llvm.contraction.winograd.images import images_kernel, weights_kernel
-from kusari.codegen.llvm.contraction.winograd.maps import maps_kernel, shared_tiles_kernel
+from kusari.codegen.llvm.contraction.winograd.kernel import winograd_kernel
+from kusari.codegen.llvm.contraction.winograd.launches import launches
 from kusari.codegen.llvm.contraction.winograd.spec import TILES, WinogradSpec, gradient_blocking
 from kusari.codegen.target import AVX512, TARGETS
 from kusari.ir import Arg, Call, Lit
@@ -30,13 +29,11 @@ BOUND = {2: 1.0, 4: 2.5}
 
 
 def winograd_kernels(spec, target):
-    if spec.by_maps:
-        return shared_tiles_kernel(spec, target), maps_kernel(spec, target)
-    return weights_kernel(spec, target), images_kernel(spec, target)
+    return [winograd_kernel(spec, target, number) for number in (0, 1)]
 
 
-def gradient_kernels(spec, target):
-    return tiles_kernel(spec, target), sums_kernel(spec, target)
+def gradient_of(spec):
+    return dataclasses.replace(spec, way="gradient")
 
 
 def guarded(shape, value=77.0):
@@ -81,12 +78,13 @@ def data(spec, seed=0):
 
 
 def forward(jit, spec, target="avx512", nth=1, arrays=None):
-    x, w = data(spec) if arrays is None else arrays
+    factors = data(spec) if arrays is None else arrays
     flat, y = guarded((spec.batch, spec.maps, spec.out_height, spec.out_width))
-    arguments = [(x,), (w, flat)] if spec.by_maps else [(w,), (x, flat)]
+    first, second = ([factors[i] for i in launch.factors] for launch in launches(spec))
+    arguments = [first, (*second, flat)]
     run(jit, winograd_kernels(spec, TARGETS[target]), arguments, target, nth)
     assert (flat[-GUARD:] == 77).all(), "wrote past the end"
-    return y, convolved(spec, x, w)
+    return y, convolved(spec, *factors)
 
 
 def rms(x):
@@ -108,7 +106,7 @@ def test_tiles_are_those_with_points() -> None:
 def test_matrices_compute_convolutions(matrices, tile: int) -> None:
     if matrices is strided_algebra and tile not in STRIDED_POINTS:
         with pytest.raises(ValueError, match="expected tiles of 4, got 2"):
-            WinogradSpec(1, 16, 1, 9, 9, (0, 0, 0, 0), tile, by_maps=True, stride=2)
+            WinogradSpec(1, 16, 1, 9, 9, (0, 0, 0, 0), tile, way="maps", stride=2)
         return
     a = matrices(tile)
     outputs, taps = len(a.out), len(a.taps[0])
@@ -128,12 +126,12 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("shape", [*SHAPES, (2, 200, 70, 5, 6, (1, 1, 1, 1), "avx512", 2)], ids=str)
-@pytest.mark.parametrize(("tile", "by_maps"), [
-    (4, False), (4, True), *(pytest.param(2, b, marks=pytest.mark.slow) for b in (False, True))])
-def test_convolution_and_input_gradient(jit, shape, by_maps: bool, tile: int) -> None:
+@pytest.mark.parametrize(("tile", "way"), [
+    (4, "tiles"), (4, "maps"), *(pytest.param(2, way, marks=pytest.mark.slow) for way in ("tiles", "maps"))])
+def test_convolution_and_input_gradient(jit, shape, way, tile: int) -> None:
     *sizes, pad, target, nth = shape
     transposed = bool((shape[1] + tile // 2) % 2)
-    spec = WinogradSpec(*sizes, pad, tile, transposed, by_maps=by_maps)
+    spec = WinogradSpec(*sizes, pad, tile, transposed, way=way)
     check(*forward(jit, spec, target, nth), 9 * spec.channels, tile)
 
 
@@ -145,12 +143,12 @@ STRIDED = [
 ]
 
 
-@pytest.mark.parametrize(("shape", "by_maps"), [
-    pytest.param(shape, by_maps, marks=() if i % 2 == by_maps else pytest.mark.slow)
-    for i, shape in enumerate(STRIDED) for by_maps in (False, True)], ids=str)
-def test_convolution_with_strides(jit, shape, by_maps: bool) -> None:
+@pytest.mark.parametrize(("shape", "way"), [
+    pytest.param(shape, way, marks=() if (i + k) % 2 == 0 else pytest.mark.slow)
+    for i, shape in enumerate(STRIDED) for k, way in enumerate(("tiles", "maps"))], ids=str)
+def test_convolution_with_strides(jit, shape, way) -> None:
     *sizes, pad, target, nth = shape
-    spec = WinogradSpec(*sizes, pad, 4, by_maps=by_maps, stride=2)
+    spec = WinogradSpec(*sizes, pad, 4, way=way, stride=2)
     check(*forward(jit, spec, target, nth), 9 * spec.channels, 4)
 
 
@@ -165,7 +163,7 @@ def test_weights_gradient(jit, shape, tile: int, monkeypatch: pytest.MonkeyPatch
     x, _ = data(spec)
     gy = np.random.default_rng(1).normal(size=(spec.batch, spec.maps, spec.out_height, spec.out_width)).astype("f")
     flat, gw = guarded((spec.maps, spec.channels, 3, 3))
-    run(jit, gradient_kernels(spec, TARGETS[target]), [(x, gy), (flat,)], target, nth)
+    run(jit, winograd_kernels(gradient_of(spec), TARGETS[target]), [(x, gy), (flat,)], target, nth)
     assert (flat[-GUARD:] == 77).all(), "wrote past the end"
     check(gw, weights_gradient(spec, x, gy), spec.batch * spec.out_height * spec.out_width, tile)
 
@@ -201,7 +199,7 @@ def test_epilogue(jit) -> None:
 
 @pytest.mark.parametrize("value", [np.nan, pytest.param(np.inf, marks=pytest.mark.slow)])
 def test_what_is_not_finite_with_strides(jit, value: float) -> None:
-    spec = WinogradSpec(1, 16, 18, 23, 21, (1, 1, 1, 1), 4, by_maps=True, stride=2)
+    spec = WinogradSpec(1, 16, 18, 23, 21, (1, 1, 1, 1), 4, way="maps", stride=2)
     x, w = data(spec)
     for row, column in ((8, 9), (7, 7), (9, 12)):
         x[:] = 1
@@ -227,15 +225,15 @@ def test_what_is_not_finite_reaches_all_that_depends_on_it(jit, tile: int, value
     assert np.isfinite(y[1, :, 6 + reach:]).all()
     gy = np.zeros((2, 18, 11, 10), "f")
     gw = np.zeros((18, 3, 3, 3), "f")
-    run(jit, gradient_kernels(spec, AVX512), [(x, gy), (gw,)], "avx512", 1)
+    run(jit, winograd_kernels(gradient_of(spec), AVX512), [(x, gy), (gw,)], "avx512", 1)
     assert np.isnan(gw[:, 2]).all()
     assert np.isfinite(gw[:, :2]).all()
 
 
 def test_texts_do_not_grow_with_the_shape() -> None:
     small, large = (WinogradSpec(n, c, c, e, e, (1, 1, 1, 1)) for n, c, e in ((1, 64, 16), (64, 512, 224)))
-    for write in (winograd_kernels, gradient_kernels):
-        for a, b in zip(write(small, AVX512), write(large, AVX512), strict=True):
+    for pair in ((small, large), (gradient_of(small), gradient_of(large))):
+        for a, b in zip(*(winograd_kernels(spec, AVX512) for spec in pair), strict=True):
             assert abs(len(b.text) / len(a.text) - 1) < 0.4
 
 

@@ -14,7 +14,7 @@ from kusari.ir import Arena, Builder, Graph, Instruction, Value, interpret, tens
 from kusari.passes import plan, run_pipeline
 from kusari.runtime import Executable
 from kusari.runtime.concurrency import NO_BARRIER, access, launch_flags, stages_of
-from kusari.runtime.frame import Step
+from kusari.runtime.frame import Segment
 from kusari.static.compile.target import host_target
 
 
@@ -72,7 +72,7 @@ def test_threads_wait_for_each_other_where_they_have_to(graph: Graph, threads: i
     instructions = [Instruction(None, (*n.inputs, *n.outputs), n) for n in final.nodes if not n.op.is_view]
     given_ = len(final.inputs)
     scratch = {i: (Arena(made.arena_size), 0, 64) for i in range(0, len(instructions), 5)}
-    steps = [Step(0, len(instructions), threads)]
+    steps = [Segment(0, len(instructions), threads)]
     flags = launch_flags(instructions, made, given_, stages_of(instructions, made, given_), steps, scratch)
     found = [access(instruction.node, made, given_, scratch.get(i)) for i, instruction in enumerate(instructions)]
     ends = [-1, *(i for i, h in enumerate(flags) if not h & NO_BARRIER or i == len(flags) - 1)]

@@ -1,6 +1,9 @@
 """Winograd's algorithm in compiled graphs: when it is chosen, and that its results are those of define-by-run."""
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import get_args
+
 import numpy as np
 import pytest
 
@@ -9,6 +12,8 @@ import kusari.functions as F
 from kusari.codegen import generate
 from kusari.codegen.contractions import ConvSpec
 from kusari.codegen.llvm.contraction.winograd.choose import described, winograd_of
+from kusari.codegen.llvm.contraction.winograd.kernel import winograd_kernel
+from kusari.codegen.llvm.contraction.winograd.spec import Way
 from kusari.codegen.target import AVX512, TARGETS
 from kusari.ir import Builder, Graph, Value, tensor_type
 from kusari.passes import plan, run_pipeline
@@ -144,11 +149,8 @@ def test_every_target_has_texts(name: str) -> None:
     """Generation itself must not depend on the machine."""
     found = winograd_of(spec_of(), TARGETS[name], 4)
     assert found is not None
-    from kusari.codegen.llvm.contraction.winograd.gradient import sums_kernel, tiles_kernel
-    from kusari.codegen.llvm.contraction.winograd.images import images_kernel, weights_kernel
-    from kusari.codegen.llvm.contraction.winograd.maps import maps_kernel, shared_tiles_kernel
-    assert all(k(found, TARGETS[name]).text for k in (
-        weights_kernel, images_kernel, tiles_kernel, sums_kernel, maps_kernel, shared_tiles_kernel))
+    assert all(winograd_kernel(replace(found, way=way), TARGETS[name], number).text
+               for way in get_args(Way) for number in (0, 1))
 
 
 def test_no_other_tiles() -> None:

@@ -55,22 +55,22 @@ class Epilogue:
     def at(self, row: Index, column: Index) -> Epilogue:
         """The same, whose rows and columns count from ``row`` and ``column``: constants are what is added to those."""
         em, work = self.em, self.work
-        reads = [em.gep(p, em.add(em.mul(row, o.row), em.mul(column, o.column)), memory_type(o.dtype))
+        reads = [em.gep(p, row * o.row + column * o.column, memory_type(o.dtype))
                  for p, o in zip(self.reads, work.operands, strict=True)]
-        place = em.add(em.mul(row, work.n), column)
+        place = row * work.n + column
         return replace(self, reads=reads, writes=[
             em.gep(p, place, memory_type(d)) for p, d in zip(self.writes, work.types, strict=True)])
 
     def columns(self, column: Index, width: int, valid: int | None) -> list[str | None]:
         """The operands that are the same for every row, read once for a column of vectors; None for the others."""
         em, work = self.em, self.work
-        return [em.read(o.dtype, width, p, em.mul(column, o.column), o.column, valid) if o.row == 0 else None
+        return [em.read(o.dtype, width, p, column * o.column, o.column, valid) if o.row == 0 else None
                 for p, o in zip(self.reads, work.operands, strict=True)]
 
     def rows(self, row: Index, width: int) -> list[str | None]:
         """The operands that are the same for every column, read once for a row; None for the others."""
         em, work = self.em, self.work
-        return [em.read(o.dtype, width, p, em.mul(row, o.row), 0) if o.column == 0 else None
+        return [em.read(o.dtype, width, p, row * o.row, 0) if o.column == 0 else None
                 for p, o in zip(self.reads, work.operands, strict=True)]
 
     def store(self, x: str, row: Index, column: Index, width: int, valid: int | None,
@@ -79,9 +79,9 @@ class Epilogue:
         em, work = self.em, self.work
         args = [x]
         for p, o, have in zip(self.reads, work.operands, known or [None] * len(self.reads), strict=True):
-            index = em.add(em.mul(row, o.row), em.mul(column, o.column))
+            index = row * o.row + column * o.column
             args.append(have if have is not None else em.read(o.dtype, width, p, index, o.column, valid))
-        place = em.add(em.mul(row, work.n), column)
+        place = row * work.n + column
         results = emit_exprs(em, work.exprs, args, [work.dtype, *(o.dtype for o in work.operands)], width)
         for (y, dtype), p in zip(results, self.writes, strict=True):
             em.write(dtype, width, y, p, place, 1, valid)
@@ -123,7 +123,7 @@ class Finisher:
     def stored(self, epilogue: Epilogue, tile: Array, row: Index, rows: int, column: Index, count: int) -> None:
         """Finish ``rows`` rows of ``count`` elements in memory."""
         for t in full_tiles(count, self._width):
-            self.vectors(epilogue, tile.at(t.start), row, rows, self._em.add(column, t.start), t.count, t.size)
+            self.vectors(epilogue, tile.at(t.start), row, rows, column + t.start, t.count, t.size)
 
     def vectors(self, epilogue: Epilogue, tile: Array, row: Index, rows: int, column: Index, vectors: Index,
                 lanes: int) -> None:
@@ -137,11 +137,12 @@ class Finisher:
         own = ["ptr %tile", "i64 %row", "i64 %rows", "i64 %column", "i64 %vectors"]
         em, inner = epilogue.function(f"finish{len(self._functions)}", own)
         width, tile = self._width, Array(em, self._work.element, self._width, "%tile")
-        for j in em.each(0, "%vectors"):
-            at = em.mul(j, width)
-            column = em.add("%column", at)
+        row, rows, first, vectors = em.numbers
+        for j in em.each(0, vectors):
+            at = j * width
+            column = first + at
             known = inner.columns(column, width, lanes)
-            for i in em.each(0, "%rows"):
-                x = tile.load(em.add(em.mul(i, self._stride), at))
-                inner.store(x, em.add("%row", i), column, width, lanes, known)
+            for i in em.each(0, rows):
+                x = tile.load(i * self._stride + at)
+                inner.store(x, row + i, column, width, lanes, known)
         return em

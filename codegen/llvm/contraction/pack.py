@@ -16,7 +16,7 @@ def pack(work: Matrices, source: Array, panel: Array, depth: int, breadth: int, 
     lines = min(depth, width)
     if work.b_column == 1:
         for p in em.each(0, depth):
-            row, place = source.at(em.mul(p, work.b_k)), panel.at(em.mul(p, stride))
+            row, place = source.at(p * work.b_k), panel.at(p * stride)
             for j in range(0, breadth, width):
                 place.store(row.load(j, breadth - j), j)
         return
@@ -24,10 +24,10 @@ def pack(work: Matrices, source: Array, panel: Array, depth: int, breadth: int, 
     for j, columns in each_tile(em, breadth, width, last=any_size):
         for i in em.each(0, depth, width):
             p = em.min(i, depth - lines)
-            start = source.at(em.add(em.mul(j, work.b_column), em.mul(p, work.b_k)))
+            start = source.at(j * work.b_column + p * work.b_k)
             rows = [em.read(work.dtype, width, f"{start}", min(r, columns - 1) * work.b_column, work.b_k, lines)
                     for r in range(width if any_size else columns)]
-            place = panel.at(em.add(em.mul(p, stride), j))
+            place = panel.at(p * stride + j)
             turned = em.transpose(source.element, rows + ["zeroinitializer"] * (width - len(rows)))
             for r, x in enumerate(turned[:lines]):
                 place.store(x, r * stride)

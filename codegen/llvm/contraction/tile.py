@@ -25,7 +25,7 @@ class Factors:
 
     def at(self, p: Index = 0) -> Iterator[str]:
         """The factors of step ``p``, each read when it is asked for."""
-        start = self.array.at(self.array.em.mul(p, self.step))
+        start = self.array.at(p * self.step)
         for i, offset in enumerate(self.offsets):
             yield start.spread(offset) if self.broadcast else start.load(offset, self.valid[i] if self.valid else None)
 

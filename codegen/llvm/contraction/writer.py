@@ -54,17 +54,17 @@ class Writer:
         """Parts of this thread's scratch of ``sizes`` elements; ``shared`` elements of all threads come first."""
         *places, size = scratch_layout(self.size, *sizes)
         self.scratch_bytes = size * self.size
-        offset = self.em.add(self.em.mul("%tid", size), shared)
+        offset = self.em.tid * size + shared
         own = self.array(self.em.slot(self.scratch_slot)).at(offset)
         return [own.at(place) for place in places]
 
     def epilogue(self, sample: Index, group: Index = 0, image: Index | None = None) -> Epilogue:
         """The epilogue of one sample's group, whose rows and columns count from 0; ``image`` is their joint number."""
         em, work, slots = self.em, self.results, self.slots[self.factors:]
-        reads = [em.gep(p, em.add(em.mul(sample, o.batch), em.mul(group, o.row * work.m)), memory_type(o.dtype))
+        reads = [em.gep(p, sample * o.batch + group * (o.row * work.m), memory_type(o.dtype))
                  for p, o in zip(slots, work.operands, strict=False)]
-        image = em.add(em.mul(sample, self.groups), group) if image is None else image
-        place = em.mul(image, work.m * work.n)
+        image = sample * self.groups + group if image is None else image
+        place = image * (work.m * work.n)
         writes = [em.gep(p, place, memory_type(d)) for p, d in zip(slots[len(reads):], work.types, strict=True)]
         return Epilogue(em, work, reads, writes)
 
@@ -83,7 +83,7 @@ class ProductWriter(Writer, Generic[Plan]):
         self.read_slots()
         split = work.batch < 4
         for b in em.each(*((0, work.batch) if split else em.chunk(work.batch))):
-            first, second = (self.array(self.slots[slot]).at(em.mul(b, step)) for slot, step in (
+            first, second = (self.array(self.slots[slot]).at(b * step) for slot, step in (
                 (work.a_slot, work.a_batch), (work.b_slot, work.b_batch)))
             self.product(self.epilogue(b), first, second, split)
         return self.scratch_bytes

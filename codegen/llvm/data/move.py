@@ -54,7 +54,7 @@ def _concat_blocks(node: Node, target: Target) -> Kernel | None:
     em.declare("void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     out = em.slot(len(node.inputs))
     for i in em.each(*em.chunk(len(node.inputs))):
-        place = em.gep(out, em.mul(i, size), "i8")
+        place = em.gep(out, i * size, "i8")
         em.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {place}, ptr {em.slot(i)}, i64 {size}, i1 false)")
     return Kernel("llvm", "move_concat", em.text(), 0, 0, 2 * node.output.tensor.nbytes)
 
@@ -97,7 +97,7 @@ class _Mover:
         open_(0, copy.start, copy.to)
 
     def _at(self, base: Index, i: Index, stride: int) -> Index:
-        return self.em.add(base, self.em.mul(i, stride))
+        return base + i * stride
 
     def _tile(self, axes: Sequence[Axis]) -> int:
         """The loop along which the source is contiguous, if that is not the innermost; else -1."""
@@ -118,7 +118,7 @@ class _Mover:
         em, w = self.em, self.width
 
         def whole(i: Index, n: Index) -> Index:
-            return em.add(i, em.mul(em.div(em.max(em.sub(n, i), 0), w), w))
+            return i + em.max(n - i, 0) // w * w
 
         def places(rows: tuple[Index, Index], columns: tuple[Index, Index],
                    step: int) -> Iterator[tuple[Array, Array]]:
@@ -145,7 +145,8 @@ class _Mover:
         if prod(shape) == 0:
             return
         lo, hi = em.chunk(shape[first])
-        self.target.clear(em.mul(lo, strides[first]), em.mul(hi, strides[first]), self.dtype.itemsize)
+        begin, end = lo * strides[first], hi * strides[first]
+        self.target.clear(em.max(end - begin, 0), begin)
         if any(a.extent == 0 for a in axes) or len(axes) <= first:
             return
         axes += [Axis(1, 1, 1)] * (len(shape) - len(axes))
@@ -153,6 +154,6 @@ class _Mover:
         offset = to // strides[first] % shape[first]  # the row of the source's first row in the result
 
         def place(bound: Index) -> Index:
-            return em.min(em.div(em.add(em.max(em.sub(bound, offset), 0), step - 1), step), lead.extent)
+            return em.min((em.max(bound - offset, 0) + (step - 1)) // step, lead.extent)
         rest = simple(Copy(tuple(axes[first + 1:]), start, to))
         self.write(Copy((lead, *rest.axes), start, to), (place(lo), place(hi)))

@@ -54,22 +54,22 @@ class _Scan:
         by_blocks = self.outer >= count_tiles(tiles)
         part = None if by_blocks else em.chunk(count_tiles(tiles))
         for i in em.each(*(em.chunk(self.outer) if by_blocks else (0, self.outer))):
-            start = em.mul(i, self.n * self.inner)
+            start = i * (self.n * self.inner)
             for column, breadth in tiles_in(em, tiles, part):
-                self.columns(em.add(start, column), breadth)
+                self.columns(start + column, breadth)
 
     def columns(self, start: Index, breadth: int) -> None:
         """``breadth`` neighbours of every line of a block, from element ``start`` on."""
         em, element, width = self.em, self.element, self.width
 
         def line(i: Index, totals: list[str]) -> list[str]:
-            at = em.add(start, em.mul(em.sub(self.n - 1, i) if self.reverse else i, self.inner))
+            at = start + (self.n - 1 - i if self.reverse else i) * self.inner
             result: list[str] = []
             for j, valid in enumerate(lanes_in(breadth, width)):
-                x = self.source.load(em.add(at, j * width), valid)
+                x = self.source.load(at + j * width, valid)
                 # The first line is as it is: zero plus minus zero is zero.
                 result.append(em.binary(self.instruction, element, width, totals[j], x) if totals else x)
-                self.target.store(result[j], em.add(at, j * width), valid)
+                self.target.store(result[j], at + j * width, valid)
             return result
         first = line(0, [])
         totals = Carried([vector(element, width)] * len(first), first)
@@ -82,12 +82,12 @@ class _Scan:
         whole, rest = divmod(self.n, width)
         if em.target.any_size and not rest:  # then the last square is always there, and masked
             whole, rest = whole - 1, width
-        start = em.mul(row, self.n)
+        start = row * self.n
 
         def square(i: Index, totals: list[str], breadth: int | None = None) -> list[str]:
             n = width if breadth is None else breadth
-            at = em.sub(self.n - n, em.mul(i, width)) if self.reverse else em.mul(i, width)
-            return [self.square(em.add(start, at), count, breadth, totals[0] if totals else "")]
+            at = self.n - n - i * width if self.reverse else i * width
+            return [self.square(start + at, count, breadth, totals[0] if totals else "")]
         if not whole:
             square(0, [], rest)
             return
@@ -100,7 +100,7 @@ class _Scan:
     def square(self, start: Index, count: int, breadth: int | None, total: str) -> str:
         """``breadth`` neighbours of ``count`` rows, or all; returns the totals so far, a lane for each row."""
         em, width = self.em, self.width
-        places = [em.add(start, i * self.n) for i in range(count)]
+        places = [start + i * self.n for i in range(count)]
         columns = self.source.turned(places, breadth or width)
         if breadth is None or not em.target.any_size:
             for j in self.order(breadth or width):

@@ -11,7 +11,7 @@ from kusari.ir import Arg, Expr, Kernel, Node
 
 from ...target import Target
 from ..scalar.dispatch import emit_expr
-from ..text.emitter import Carried, Emitter, Index
+from ..text.emitter import I64, Carried, Emitter, Index
 from ..text.lanes import Lanes
 from ..text.tiles import each_run
 from ..text.types import F32
@@ -29,7 +29,7 @@ def uniform_kernel(node: Node, target: Target) -> Kernel:
     em = Emitter("uniform", target)
     state = em.slot(1)
     present = em.value(f"icmp ne ptr {state}, null")
-    first = em.value(f"and i1 {present}, {em.compare('eq', '%tid', 0)}")
+    first = em.value(f"and i1 {present}, {em.compare('eq', em.tid, 0)}")
     kind = node.output.tensor
     if kind.size:
         with em.only(first):
@@ -52,21 +52,22 @@ class _Draw:
         """Draw ``count`` numbers: the rest of the present block of words, then block after block."""
         em = self.em
         place = em.gep(self.state, STATE_WORDS, "i32")
-        used = em.value(f"zext i32 {em.load('i32', 1, place)} to i64")
-        left = em.sub(2 * count, em.min(em.sub(STATE_WORDS, used), 2 * count))
-        turns = em.add(em.div(em.add(left, STATE_WORDS - 1), STATE_WORDS), 1)
-        state = Carried(["i64"] * 2, ["0", str(used)])
+        used = em.i64(f"zext i32 {em.load('i32', 1, place)} to i64")
+        left = 2 * count - em.min(STATE_WORDS - used, 2 * count)
+        turns = (left + (STATE_WORDS - 1)) // STATE_WORDS + 1
+        state = Carried(["i64"] * 2, ["0", f"{used}"])
         for t in em.each(0, turns, carried=state):
-            done, at = state.values
-            (start,) = em.when(em.compare("eq", t, 0), lambda at=at: [at], self.twist, ["i64"])
-            words = em.min(em.sub(STATE_WORDS, start), em.sub(2 * count, done))
-            waiting = em.value(f"and i64 {done}, 1")
+            done, at = (I64(em, x) for x in state.values)
+            begin, = em.when(em.compare("eq", t, 0), lambda at=at: [f"{at}"], self.twist, ["i64"])
+            start = I64(em, begin)
+            words = em.min(STATE_WORDS - start, 2 * count - done)
+            waiting = em.i64(f"and i64 {done}, 1")
             self.temper(start, words, waiting)
-            there = em.add(waiting, words)
-            self.convert(em.div(there, 2), em.div(done, 2))
-            last = em.load("i32", 1, em.gep(self.buffer, em.value(f"and i64 {there}, -2"), "i32"))
+            there = waiting + words
+            self.convert(there // 2, done // 2)
+            last = em.load("i32", 1, em.gep(self.buffer, em.i64(f"and i64 {there}, -2"), "i32"))
             em.store("i32", 1, last, self.buffer)
-            state.values = [str(em.add(done, words)), str(em.add(start, words))]
+            state.values = [f"{done + words}", f"{start + words}"]
         em.store("i32", 1, em.value(f"trunc i64 {state.values[1]} to i32"), place)
 
     def _words(self, pointer: str, index: Index, width: int) -> Lanes:
@@ -88,34 +89,33 @@ class _Draw:
         return ["0"]
 
     def _twisted(self, i: Index, width: int, following: int, partner: int) -> None:
-        em = self.em
         high = self._words(self.state, i, width) & _UPPER
-        y = high | self._words(self.state, em.add(i, following), width) & _LOWER
+        y = high | self._words(self.state, i + following, width) & _LOWER
         odd = (y & 1).like(0) - (y & 1)
-        x = self._words(self.state, em.add(i, partner), width)
+        x = self._words(self.state, i + partner, width)
         self._put(x ^ y.op("lshr", 1) ^ (odd & _MATRIX), self.state, i)
 
     def temper(self, start: Index, count: Index, to: Index) -> None:
         """Put ``count`` words of the state into the buffer, tempered."""
         for i, width, _ in each_run(self.em, 0, count, self.width):
-            y = self._words(self.state, self.em.add(start, i), width)
+            y = self._words(self.state, start + i, width)
             y = y ^ y.op("lshr", 11)
             y = y ^ (y.op("shl", 7) & 0x9D2C5680)
             y = y ^ (y.op("shl", 15) & 0xEFC60000)
-            self._put(y ^ y.op("lshr", 18), self.buffer, self.em.add(to, i))
+            self._put(y ^ y.op("lshr", 18), self.buffer, to + i)
 
     def convert(self, count: Index, to: Index) -> None:
         """Write ``count`` pairs of the buffer as numbers."""
         em = self.em
         for i, width, _ in each_run(em, 0, count, self.width // 2):
-            pairs = self._words(self.buffer, em.mul(i, 2), 2 * width)
+            pairs = self._words(self.buffer, i * 2, 2 * width)
             a, b = (self._every_other(pairs, k) for k in (0, 1))
             x = a.op("lshr", 5).cast("sitofp", "double") * 67108864.0 + b.op("lshr", 6).cast("sitofp", "double")
             x = x * 2.0 ** -53
             if self.dtype == F32:
                 x = x.cast("fptrunc", "float")
             y, dtype = emit_expr(em, self.expr, [x.ssa], [self.dtype], width)
-            em.write(dtype, width, y, self.output, em.add(to, i))
+            em.write(dtype, width, y, self.output, to + i)
 
     def _every_other(self, pairs: Lanes, k: int) -> Lanes:
         em, width = self.em, pairs.width // 2

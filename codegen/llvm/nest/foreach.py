@@ -62,8 +62,8 @@ class _Writer:
         ways = [self._prepare(scalars, w) for w in dict.fromkeys(self.widths)]
         for t in em.each(0, len(self.sizes)):
             first, after, size = em.row(table, t, 3)
-            begin = em.sub(em.max(lo, first), first)
-            end = em.sub(em.min(hi, after), first)
+            begin = em.max(lo, first) - first
+            end = em.min(hi, after) - first
             with em.only(em.compare("slt", begin, end)):
                 self._tensor(t, begin, end, first, after, size, ways)
 
@@ -78,20 +78,20 @@ class _Writer:
     def _tensor(self, t: Index, begin: Index, end: Index, first: Index, after: Index, size: Index,
                 ways: Sequence[tuple[Points, Scope]]) -> None:
         em = self.em
-        base = em.add(em.mul(t, self.arity), self.shared)
-        outs = em.add(em.mul(t, self.outputs), self.shared + len(self.sizes) * self.arity)
-        pointers = [em.load("ptr", 1, em.gep("%slots", em.add(base, k), "ptr")) for k in range(self.arity)]
-        pointers += [em.load("ptr", 1, em.gep("%slots", em.add(outs, k), "ptr")) for k in range(self.outputs)]
+        base = t * self.arity + self.shared
+        outs = t * self.outputs + (self.shared + len(self.sizes) * self.arity)
+        pointers = [em.load("ptr", 1, em.gep("%slots", base + k, "ptr")) for k in range(self.arity)]
+        pointers += [em.load("ptr", 1, em.gep("%slots", outs + k, "ptr")) for k in range(self.outputs)]
         for points, _ in ways:
             points.pointers[self.shared:] = pointers
-        whole = em.div(size, self.block)
+        whole = size // self.block
         stop = em.min(end, whole)
-        for i in em.each(em.mul(begin, self.block), em.mul(stop, self.block), self.block):
+        for i in em.each(begin * self.block, stop * self.block, self.block):
             self._vector(*ways[0], i)
-        with em.only(em.compare("eq", em.add(end, first), after)):
-            start = em.mul(whole, self.block)
+        with em.only(em.compare("eq", end + first, after)):
+            start = whole * self.block
             for points, scope in ways[1:]:
-                stop = em.mul(em.div(size, points.width), points.width)
+                stop = size // points.width * points.width
                 for i in em.each(start, stop, points.width):
                     self._vector(points, scope, i)
                 start = stop

@@ -20,7 +20,7 @@ def deinterleave(em: Emitter, element: str, width: int, vectors: Sequence[str]) 
         halves = [deinterleave(em, element, width, [em.shuffle(element, width, a, b, range(first, 2 * width, 2))
                                             for a, b in pairs]) for first in (0, 1)]
         return [x for pair in zip(*halves, strict=True) for x in pair]
-    return [_picked(em, element, width, vectors, [divmod(i * n + j, width) for i in range(width)]) for j in range(n)]
+    return [pick(em, element, width, vectors, [divmod(i * n + j, width) for i in range(width)]) for j in range(n)]
 
 
 def interleave(em: Emitter, element: str, width: int, columns: Sequence[str]) -> list[str]:
@@ -36,19 +36,15 @@ def interleave(em: Emitter, element: str, width: int, columns: Sequence[str]) ->
                 lanes = [start + i // 2 + (i % 2) * width for i in range(width)]
                 result.append(em.shuffle(element, width, a, b, lanes))
         return result
-    return [_picked(em, element, width, columns, [(at % n, at // n) for at in range(k * width, (k + 1) * width)])
+    return [pick(em, element, width, columns, [(at % n, at // n) for at in range(k * width, (k + 1) * width)])
             for k in range(n)]
 
 
-def _picked(em: Emitter, element: str, width: int, vectors: Sequence[str], places: Sequence[tuple[int, int]]) -> str:
+def pick(em: Emitter, element: str, width: int, vectors: Sequence[str], places: Sequence[tuple[int, int]]) -> str:
     """A vector of the lanes ``(vector, lane)``."""
-    made = ""
-    for v, x in enumerate(vectors):
-        if not any(at == v for at, _ in places):
-            continue
-        if not made:
-            made = em.shuffle(element, width, x, "poison", [lane if at == v else 0 for at, lane in places])
-        else:
-            made = em.shuffle(element, width, made, x, [width + lane if at == v else i
-                                                        for i, (at, lane) in enumerate(places)])
-    return made
+    first, *others = sorted({at for at, _ in places})
+    made, here = vectors[first], [lane if at == first else 0 for at, lane in places]
+    for v in others:
+        lanes = [width + lane if at == v else here[i] for i, (at, lane) in enumerate(places)]
+        made, here = em.shuffle(element, width, made, vectors[v], lanes), list(range(width))
+    return made if others else em.shuffle(element, width, made, "poison", here)

@@ -74,7 +74,7 @@ class Points:
         offsets = dict(scope.offsets)
         for strides in self.strides:
             if strides[dim]:
-                offsets[strides] = self.em.add(offsets[strides], self.em.mul(at, strides[dim]))
+                offsets[strides] = offsets[strides] + at * strides[dim]
         return Scope(scope, offsets, {**scope.index, dim: at}, scope.valid if valid is None else valid)
 
     def fill(self, scope: Scope, depth: int, marks: Sequence[bool], stage: int) -> None:
@@ -99,7 +99,7 @@ class Points:
             buffer = self.nest.operands[step.operand]
             if self.is_short_row(buffer):
                 return self._column(scope, step.operand)
-            start, stride = em.add(scope.offsets[buffer.strides], buffer.offset), buffer.strides[self.vector_dim]
+            start, stride = scope.offsets[buffer.strides] + buffer.offset, buffer.strides[self.vector_dim]
             valid = scope.valid if stride else None
             return em.read(buffer.dtype, width, self.pointers[step.operand], start, stride, valid)
         dtypes = [self.nest.steps[a].dtype for a in step.sources]
@@ -127,8 +127,8 @@ class Points:
         assert isinstance(column, int)
         if operand not in self._deinterleaved:
             n = self.nest.dims[last].extent
-            start = em.sub(scope.offsets[buffer.strides], column)
-            parts = [em.read(buffer.dtype, self.width, self.pointers[operand], em.add(start, k * self.width), 1, valid)
+            start = scope.offsets[buffer.strides] - column
+            parts = [em.read(buffer.dtype, self.width, self.pointers[operand], start + k * self.width, 1, valid)
                      for k, valid in enumerate(self._lanes_of_rows(scope, n))]
             parts += ["zeroinitializer"] * (n - len(parts))
             self._deinterleaved[operand] = deinterleave(em, value_type(buffer.dtype), self.width, parts)
@@ -150,10 +150,10 @@ class Points:
         if len(columns) < n:
             return
         pointer = self.pointers[len(self.nest.operands) + output]
-        start = em.sub(scope.offsets[buffer.strides], column)
+        start = scope.offsets[buffer.strides] - column
         parts = interleave(em, value_type(buffer.dtype), self.width, [columns[j] for j in range(n)])
         for k, (x, valid) in enumerate(zip(parts, self._lanes_of_rows(scope, n), strict=False)):
-            em.write(buffer.dtype, self.width, x, pointer, em.add(start, k * self.width), 1, valid)
+            em.write(buffer.dtype, self.width, x, pointer, start + k * self.width, 1, valid)
 
     def _index(self, scope: Scope, step: Step) -> str:
         em, element = self.em, value_type(step.dtype)
@@ -161,7 +161,7 @@ class Points:
         stride = step.strides[self.vector_dim]
         if isinstance(start, int):
             return constants(element, [start + stride * i for i in range(self.width)])
-        short = start if element == "i64" else em.value(f"trunc i64 {start} to {element}")
+        short = f"{start}" if element == "i64" else em.value(f"trunc i64 {start} to {element}")
         base = em.broadcast(element, self.width, short)
         if not stride:
             return base

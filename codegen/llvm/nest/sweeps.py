@@ -78,7 +78,7 @@ class _SweepWriter(NestWriter):
         """The begin of the partial results of a reduction."""
         block = self.rows * _PARTIAL_BYTES
         first = self.found_at + self.reductions.index(reduction) * SPLIT_PARTS * block
-        return self.em.gep(self.shared, self.em.add(self.em.mul(part, block), first), "i8")
+        return self.em.gep(self.shared, part * block + first, "i8")
 
     def _row(self, scope: Scope) -> None:
         em, points = self.em, self.points
@@ -120,10 +120,10 @@ class _SweepWriter(NestWriter):
     def _range(self, level: int, whole: int, step: int) -> tuple[Index, Index]:
         if level:
             return 0, whole
-        em, turns = self.em, whole // step
-        lo = em.div(em.mul(self.part, turns), SPLIT_PARTS)
-        hi = em.div(em.mul(em.add(self.part, 1), turns), SPLIT_PARTS)
-        return em.mul(lo, step), em.mul(hi, step)
+        turns = whole // step
+        lo = self.part * turns // SPLIT_PARTS
+        hi = (self.part + 1) * turns // SPLIT_PARTS
+        return lo * step, hi * step
 
     def _last(self, level: int, rest: Callable[[], list[str]], totals: list[str], types: Sequence[str]) -> list[str]:
         if level:

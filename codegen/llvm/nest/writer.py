@@ -195,7 +195,7 @@ class NestWriter:
             self.scratch_strides = strides_along(self.nest, self.reduced, lanes)
             self.points.walk(self.scratch_strides)
             base = self.em.slot(len(self.nest.operands) + len(self.nest.outputs))
-            self.scratch_base = self.em.gep(base, self.em.mul("%tid", size), "i8")
+            self.scratch_base = self.em.gep(base, self.em.tid * size, "i8")
         return offsets
 
     def _scratch_at(self, scope: Scope, step: int) -> tuple[str, Index, int | None]:
@@ -220,7 +220,7 @@ class NestWriter:
         """Open all loops; threads share the one over dim ``part``, or the first does everything for None."""
         root = self.points.root()
         if part is None:
-            with self.em.only(self.em.compare("eq", "%tid", 0)):
+            with self.em.only(self.em.compare("eq", self.em.tid, 0)):
                 self._open(0, root, -1)
         else:
             self._open(0, root, part)
@@ -259,11 +259,11 @@ class NestWriter:
         whole = self._whole(n, w)
         lo, hi = em.chunk(-(-n // w)) if part == dim else (0, em.size(whole // w))
         if whole or em.target.any_size:
-            begin, end = em.mul(lo, w), em.mul(hi, w)
+            begin, end = lo * w, hi * w
             for i in em.each(begin, em.min(end, whole) if whole < n else end, w):
                 self._open(level + 1, self.points.enter(scope, dim, i), part)
         if whole < n:
-            with em.only(em.compare("eq", "%tid", em.sub("%nth", 1))) if part == dim else nullcontext():
+            with em.only(em.compare("eq", em.tid, em.nth - 1)) if part == dim else nullcontext():
                 self._open(level + 1, self.points.enter(scope, dim, whole, n - whole), part)
 
     def _whole(self, n: int, step: int) -> int:

@@ -15,10 +15,8 @@ _BIAS = {"float": 127, "double": 1023}
 _EXPONENT = {"float": 8, "double": 11}
 
 
-def _pick(x: Lanes, single: object, double: object) -> tuple[float, ...]:
-    chosen = single if x.element == "float" else double
-    assert isinstance(chosen, tuple)
-    return chosen  # pyright: ignore[reportUnknownVariableType]
+def _pick(x: Lanes, single: tuple[float, ...], double: tuple[float, ...]) -> tuple[float, ...]:
+    return single if x.element == "float" else double
 
 
 # ln(2) = HI + LO; HI has so few bits that its products with exponents are exact.
@@ -51,6 +49,8 @@ def scale(y: Lanes, n: Lanes) -> Lanes:
 def _by_register(name: str, xs: Sequence[Lanes], tail: str) -> Lanes | None:
     """An AVX-512 instruction on whole registers, ``@llvm.x86.avx512.{name}`` of ``xs`` and further arguments.
 
+    In ``name`` a letter is left out for the precision.
+
     Narrower vectors fill a part of a register; one of ``xs`` that fills a register serves all parts of wider ones. None
     without such an instruction.
     """
@@ -59,9 +59,7 @@ def _by_register(name: str, xs: Sequence[Lanes], tail: str) -> Lanes | None:
     if first.em.target.name != "avx512" or (width > lanes and (width % lanes or width & (width - 1))):
         return None
     em, types = first.em, [vector(x.element, lanes) for x in xs]
-    symbol = f"@llvm.x86.avx512.{name}.{'ps' if lanes == 16 else 'pd'}.512"
-    if name.startswith("permvar"):
-        symbol = f"@llvm.x86.avx512.{name}.{'sf' if lanes == 16 else 'df'}.512"
+    symbol = f"@llvm.x86.avx512.{name.format('s' if lanes == 16 else 'd')}.512"
     more = [a for a in tail.split(", ") if a]
     kinds = [types[0] if a == "zeroinitializer" else a.split(" ")[0] for a in more]
     em.declare(f"{types[0]} {symbol}({', '.join([*types, *kinds])})")
@@ -90,12 +88,12 @@ def _by_register(name: str, xs: Sequence[Lanes], tail: str) -> Lanes | None:
 
 def scale_whole(y: Lanes, n: Lanes) -> Lanes | None:
     """``y * 2**n`` for floats ``n`` in one instruction; None without one."""
-    return _by_register("mask.scalef", (y, n), f"zeroinitializer, i{16 if y.element == 'float' else 8} -1, i32 4")
+    return _by_register("mask.scalef.p{}", (y, n), f"zeroinitializer, i{16 if y.element == 'float' else 8} -1, i32 4")
 
 
 def _from_table(table: Sequence[float], index: Lanes) -> Lanes | None:
     """``table[index]`` of sixteen floats, by the last four bits of integers; None if that is no instruction."""
-    return _by_register("permvar", (Lanes(index.em, "float", 16, constants("float", table)), index), "")
+    return _by_register("permvar.{}f", (Lanes(index.em, "float", 16, constants("float", table)), index), "")
 
 
 def _exp_parts(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
@@ -158,10 +156,10 @@ def _split_whole(x: Lanes) -> tuple[Lanes, Lanes] | None:
     if x.element != "float":
         return None
     ends = "zeroinitializer, i16 -1, i32 4"
-    m = _by_register("mask.getmant", (x,), f"i32 11, {ends}")   # in [3/4, 3/2), NaN for negative numbers
+    m = _by_register("mask.getmant.p{}", (x,), f"i32 11, {ends}")   # in [3/4, 3/2), NaN for negative numbers
     if m is None:
         return None
-    k, own = (_by_register("mask.getexp", (v,), ends) for v in (x, m))
+    k, own = (_by_register("mask.getexp.p{}", (v,), ends) for v in (x, m))
     assert k is not None and own is not None
     return k - own, m
 

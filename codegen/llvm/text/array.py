@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .emitter import Emitter, Index
+from .types import size_of
 
 
 class Array(NamedTuple):
@@ -43,11 +44,10 @@ class Array(NamedTuple):
         """A vector of copies of an element."""
         return self.em.broadcast(self.element, self.width, self.one(index))
 
-    def clear(self, begin: Index, end: Index, itemsize: int) -> None:
-        """Write zeros to the elements ``begin`` … ``end - 1``, of ``itemsize`` bytes each; none if it ends before."""
-        em = self.em
-        size = em.mul(em.max(em.sub(end, begin), 0), itemsize)
-        em.clear(em.gep(self.pointer, begin, self.element), size)
+    def clear(self, count: Index, begin: Index = 0) -> None:
+        """Write zeros to ``count`` elements from number ``begin`` on."""
+        size = count * size_of(self.element)
+        self.em.clear(self.em.gep(self.pointer, begin, self.element), size)
 
     def turned(self, places: Sequence[Index], valid: int | None = None) -> list[str]:
         """The vectors at up to ``width`` ``places`` as columns: vector ``k`` has element ``k`` of each, then zeros."""

@@ -1,11 +1,10 @@
 """The text of one LLVM IR function, written from top to bottom.
 
-An ``Index`` is an i64: a Python int while it is known, the name of an SSA value otherwise. Arithmetic on known
-indices happens here, so the text holds constants wherever a shape is constant.
+An ``Index`` is an i64: a Python int while it is known, an ``I64`` otherwise. So arithmetic on known indices happens in
+Python, and the text holds constants wherever a shape is constant.
 """
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,12 +12,49 @@ from dataclasses import dataclass
 from kusari.ir import DType
 
 from ...target import Target
-from .types import constant, constants, memory_type, splat, suffix, vector
+from .types import constant, constants, memory_type, size_of, splat, suffix, vector
 
 _PART_BYTES = 16  # of the parts of long vectors within which most shuffles move elements
 _ZEROS = "zeroinitializer"
 
-Index = int | str
+
+@dataclass(frozen=True)
+class I64:
+    """An i64 that is known when the kernel runs, held by the SSA value ``ssa``.
+
+    Its operators write instructions, but none for what changes nothing. Operands of a division are not negative.
+    """
+
+    em: Emitter
+    ssa: str
+
+    def __str__(self) -> str:
+        return self.ssa
+
+    def __add__(self, other: Index) -> Index:
+        return self if other == 0 else self.em.i64(f"add nsw i64 {self}, {other}")
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Index) -> Index:
+        return self if other == 0 else self.em.i64(f"sub nsw i64 {self}, {other}")
+
+    def __rsub__(self, other: int) -> Index:
+        return self.em.i64(f"sub nsw i64 {other}, {self}")
+
+    def __mul__(self, other: Index) -> Index:
+        return 0 if other == 0 else self if other == 1 else self.em.i64(f"mul nsw i64 {self}, {other}")
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Index) -> Index:
+        return self if other == 1 else self.em.i64(f"udiv i64 {self}, {other}")
+
+    def __rfloordiv__(self, other: int) -> Index:
+        return self.em.i64(f"udiv i64 {other}, {self}")
+
+
+Index = int | I64
 
 
 @dataclass
@@ -39,13 +75,14 @@ class Emitter:
         self.symbol = symbol
         self.target = target
         self._head = f"define void @{symbol}(ptr noalias %slots, i64 %tid, i64 %nth) nounwind {{"
-        self._parameters: list[str] = []  # the types
+        self._parameters: list[str] = []  # types and names
+        self.tid, self.nth = I64(self, "%tid"), I64(self, "%nth")
         self._functions: list[Emitter] = []
         self._lines: list[str] = []
         self._count = 0
         self._block = "entry"
         self._declared: dict[str, None] = {}
-        self._globals: list[str] = []
+        self._globals: dict[str, str] = {}  # constants of the module: their names
         self._metadata: list[str] = []
 
     # Text
@@ -74,10 +111,9 @@ class Emitter:
 
     def table(self, element: str, values: Sequence[float | int]) -> str:
         """A constant array of the module; returns a pointer to it."""
-        name = f"@{self.symbol}.t{len(self._globals)}"
         body = ", ".join(f"{element} {constant(element, v)}" for v in values)
-        self._globals.append(f"{name} = private unnamed_addr constant [{len(values)} x {element}] [{body}], align 64")
-        return name
+        text = f"private unnamed_addr constant [{len(values)} x {element}] [{body}], align 64"
+        return self._globals.setdefault(text, f"@{self.symbol}.t{len(self._globals)}")
 
     def function(self, name: str, parameters: Sequence[str]) -> Emitter:
         """A second function of the module, ``void`` and never inlined: its constants stay out of this one's registers.
@@ -86,77 +122,68 @@ class Emitter:
         """
         inner = Emitter(f"{self.symbol}.{name}", self.target)
         inner._head = f"define internal void @{inner.symbol}({', '.join(parameters)}) noinline nounwind {{"
-        inner._parameters = [p.partition(" ")[0] for p in parameters]
+        inner._parameters = list(parameters)
         inner._declared, inner._globals, inner._metadata = self._declared, self._globals, self._metadata
         self._functions.append(inner)
         return inner
 
+    @property
+    def numbers(self) -> list[I64]:
+        """The parameters that are integers, in order."""
+        return [I64(self, p.removeprefix("i64 ")) for p in self._parameters if p.startswith("i64 ")]
+
     def call(self, function: Emitter, *arguments: object) -> None:
         """Call a function made by ``function``; arguments are written as they print."""
-        typed = [f"{ty} {x}" for ty, x in zip(function._parameters, arguments, strict=True)]
+        typed = [f"{p.partition(' ')[0]} {x}" for p, x in zip(function._parameters, arguments, strict=True)]
         self.line(f"call void @{function.symbol}({', '.join(typed)})")
 
     def text(self) -> str:
         """The whole module."""
-        rows = [*self._globals, *self._declared]
+        rows = [*(f"{name} = {text}" for text, name in self._globals.items()), *self._declared]
         for f in (*self._functions, self):
             rows += [f._head, "entry:", *f._lines, "  ret void", "}", ""]
         return "\n".join(rows) + "".join(self._metadata)
 
     # Indices
 
-    def _index(self, fold: Callable[[int, int], int], name: str, a: Index, b: Index) -> Index:
-        """``fold`` of known numbers, else an instruction, or an intrinsic if ``name`` is ``smin`` or ``smax``."""
-        if isinstance(a, int) and isinstance(b, int):
-            return fold(a, b)
-        if name in ("smin", "smax"):
-            return self.intrinsic(name, "i64", 1, str(a), str(b))
-        return self.value(f"{name} i64 {a}, {b}")
+    def i64(self, text: str) -> I64:
+        """Write an instruction whose result is an index."""
+        return I64(self, self.value(text))
 
     def size(self, n: int) -> Index:
         """A size as an index: known, but where a text is for any size."""
-        return self.value(f"add i64 {n}, 0") if self.target.any_size else n
-
-    def add(self, a: Index, b: Index) -> Index:
-        """``a + b``."""
-        return b if a == 0 else a if b == 0 else self._index(operator.add, "add nsw", a, b)
-
-    def sub(self, a: Index, b: Index) -> Index:
-        """``a - b``."""
-        return a if b == 0 else self._index(operator.sub, "sub nsw", a, b)
-
-    def mul(self, a: Index, b: Index) -> Index:
-        """``a * b``."""
-        if 0 in (a, b):
-            return 0
-        return b if a == 1 else a if b == 1 else self._index(operator.mul, "mul nsw", a, b)
-
-    def div(self, a: Index, b: Index) -> Index:
-        """``a // b`` of numbers that are not negative."""
-        return a if b == 1 else self._index(lambda a, b: a // b, "udiv", a, b)
+        return self.i64(f"add i64 {n}, 0") if self.target.any_size else n
 
     def divmod(self, a: Index, b: Index) -> tuple[Index, Index]:
         """Quotient and remainder of numbers that are not negative."""
-        quotient = self.div(a, b)
-        return quotient, self.sub(a, self.mul(quotient, b))
+        quotient = a // b
+        return quotient, a - quotient * b
 
     def min(self, a: Index, b: Index) -> Index:
         """The smaller one."""
-        return self._index(min, "smin", a, b)
+        if isinstance(a, int) and isinstance(b, int):
+            return min(a, b)
+        return I64(self, self.intrinsic("smin", "i64", 1, f"{a}", f"{b}"))
 
     def max(self, a: Index, b: Index) -> Index:
         """The larger one."""
-        return self._index(max, "smax", a, b)
+        if isinstance(a, int) and isinstance(b, int):
+            return max(a, b)
+        return I64(self, self.intrinsic("smax", "i64", 1, f"{a}", f"{b}"))
+
+    def choose(self, condition: str, a: Index, b: Index) -> Index:
+        """``a`` if the condition holds, else ``b``."""
+        return self.i64(f"select i1 {condition}, i64 {a}, i64 {b}")
 
     def compare(self, predicate: str, a: Index, b: Index) -> str:
-        """An i1: ``predicate`` is ``eq ne slt sle sgt sge``."""
+        """An i1: ``predicate`` is ``eq ne slt sle sgt sge ult``."""
         return self.value(f"icmp {predicate} i64 {a}, {b}")
 
     def chunk(self, n: Index, multiple: int = 1) -> tuple[Index, Index]:
         """This thread's part ``[lo, hi)`` of ``range(n)``, cut at multiples of ``multiple``; it may be empty."""
-        pieces = self.div(self.add(n, multiple - 1), multiple)
-        lo = self.mul(self.div(self.mul("%tid", pieces), "%nth"), multiple)
-        hi = self.mul(self.div(self.mul(self.add("%tid", 1), pieces), "%nth"), multiple)
+        pieces = (n + (multiple - 1)) // multiple
+        lo = self.tid * pieces // self.nth * multiple
+        hi = (self.tid + 1) * pieces // self.nth * multiple
         exact = multiple == 1 or (isinstance(n, int) and n % multiple == 0)
         return (lo, hi) if exact else (self.min(lo, n), self.min(hi, n))
 
@@ -187,7 +214,7 @@ class Emitter:
         place = len(self._lines)
         self._lines.extend([""] * (1 + len(phis)))
         carried.values = list(phis)
-        yield i
+        yield I64(self, i)
         last = carried.values
         if len(last) != len(phis):
             raise ValueError(f"the loop carries {len(phis)} values, its body left {len(last)}")
@@ -198,7 +225,7 @@ class Emitter:
         self._lines[place] = f"  {i} = phi i64 [{lo}, %{before}], [{following}, %{end}]"
         for k, (name, ty, first) in enumerate(zip(phis, carried.types, initial, strict=True)):
             self._lines[place + 1 + k] = f"  {name} = phi {ty} [{first}, %{before}], [{last[k]}, %{end}]"
-        again = self.compare("slt", following, hi)
+        again = self.value(f"icmp slt i64 {following}, {hi}")
         if until is not None:
             again = self.value(f"select i1 {until(last)}, i1 false, i1 {again}")
         self.line(f"br i1 {again}, label %{top}, label %{done}")
@@ -256,12 +283,11 @@ class Emitter:
             return pointer
         return self.value(f"getelementptr inbounds {element}, ptr {pointer}, i64 {index}", "p")
 
-    def load(self, element: str, width: int, pointer: str, valid: int | None = None, align: int | None = None) -> str:
+    def load(self, element: str, width: int, pointer: str, valid: int | None = None) -> str:
         """``width`` neighbours; only the first ``valid`` are read, the others are zero."""
-        ty = vector(element, width)
-        bytes_ = _bytes(element)
+        ty, bytes_ = vector(element, width), size_of(element)
         if valid is None or self._is_whole(width, valid):
-            return self.value(f"load {ty}, ptr {pointer}, align {align or bytes_}")
+            return self.value(f"load {ty}, ptr {pointer}, align {bytes_}")
         if valid == 1 and not self.target.any_size:  # as in store
             x = self.value(f"load {element}, ptr {pointer}, align {bytes_}")
             return self.value(f"insertelement {ty} zeroinitializer, {element} {x}, i64 0")
@@ -277,29 +303,27 @@ class Emitter:
         name = f"@llvm.masked.load.{suffix(element, width)}.p0"
         self.declare(f"{ty} {name}(ptr, i32, {bits}, {ty})")
         return self.value(
-            f"call {ty} {name}(ptr {pointer}, i32 {_bytes(element)}, {bits} {mask}, {ty} zeroinitializer)")
+            f"call {ty} {name}(ptr {pointer}, i32 {size_of(element)}, {bits} {mask}, {ty} zeroinitializer)")
 
-    def entry(self, table: str, index: Index = 0) -> str:
+    def entry(self, table: str, index: Index = 0) -> Index:
         """Element ``index`` of a table of i64."""
-        return self.load("i64", 1, self.gep(table, index, "i64"))
+        return I64(self, self.load("i64", 1, self.gep(table, index, "i64")))
 
     def row(self, table: str, number: Index, words: int) -> list[Index]:
         """Row ``number`` of a table of i64 that has rows of so many."""
-        start = self.gep(table, self.mul(number, words), "i64")
+        start = self.gep(table, number * words, "i64")
         return [self.entry(start, k) for k in range(words)]
 
     def rows(self, table: str, count: Index, words: int) -> Iterator[list[Index]]:
         """Loops over the first ``count`` rows of such a table; the counter is of words, which addresses scale alone."""
-        for at in self.each(0, self.mul(count, words), words):
+        for at in self.each(0, count * words, words):
             yield self.row(self.gep(table, at, "i64"), 0, words)
 
-    def store(self, element: str, width: int, x: str, pointer: str, valid: int | None = None,
-              align: int | None = None) -> None:
+    def store(self, element: str, width: int, x: str, pointer: str, valid: int | None = None) -> None:
         """Write ``width`` neighbours, or only the first ``valid``."""
-        ty = vector(element, width)
-        bytes_ = _bytes(element)
+        ty, bytes_ = vector(element, width), size_of(element)
         if valid is None or self._is_whole(width, valid):
-            self.line(f"store {ty} {x}, ptr {pointer}, align {align or bytes_}")
+            self.line(f"store {ty} {x}, ptr {pointer}, align {bytes_}")
             return
         if valid == 1 and not self.target.any_size:
             # LLVM 22 makes one store of a truncated number and a mask of one lane, and writes all of the number. Texts
@@ -313,7 +337,7 @@ class Emitter:
         ty, bits = vector(element, width), vector("i1", width)
         name = f"@llvm.masked.store.{suffix(element, width)}.p0"
         self.declare(f"void {name}({ty}, ptr, i32, {bits})")
-        self.line(f"call void {name}({ty} {x}, ptr {pointer}, i32 {_bytes(element)}, {bits} {mask})")
+        self.line(f"call void {name}({ty} {x}, ptr {pointer}, i32 {size_of(element)}, {bits} {mask})")
 
     def read(self, dtype: DType, width: int, base: str, index: Index, stride: Index = 1,
              valid: int | None = None) -> str:
@@ -326,7 +350,7 @@ class Emitter:
             x = self.load(element, width, pointer, valid)
         else:
             some = width if valid is None else min(valid, width)
-            x = self.collect(element, width, (self.load(element, 1, self.gep(pointer, self.mul(lane, stride), element))
+            x = self.collect(element, width, (self.load(element, 1, self.gep(pointer, lane * stride, element))
                                               for lane in range(some)), zeros=some < width)
         if dtype.kind == "b":
             x = self.value(f"icmp ne {vector('i8', width)} {x}, {splat('i8', width, 0)}")
@@ -344,7 +368,7 @@ class Emitter:
             return
         for lane in range(width if valid is None else min(valid, width)):
             part = self.value(f"extractelement {vector(element, width)} {x}, i64 {lane}")
-            self.store(element, 1, part, self.gep(pointer, self.mul(lane, stride), element))
+            self.store(element, 1, part, self.gep(pointer, lane * stride, element))
 
     def clear(self, pointer: str, size: Index) -> None:
         """Set ``size`` bytes to zero."""
@@ -442,7 +466,3 @@ class Emitter:
         if width == 1:
             return x
         return self.binary(op, element, 1, self.lane(element, 2, x, 0), self.lane(element, 2, x, 1))
-
-
-def _bytes(element: str) -> int:
-    return {"half": 2, "float": 4, "double": 8, "ptr": 8}.get(element) or int(element[1:]) // 8

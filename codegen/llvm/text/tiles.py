@@ -56,7 +56,7 @@ def tiles_in(em: Emitter, tiles: Sequence[Tiles], part: tuple[Index, Index] | No
         lo, hi = (t.first, t.first + t.count) if part is None else (
             em.max(part[0], t.first), em.min(part[1], t.first + t.count))
         for i in em.each(lo, hi):
-            yield em.add(em.mul(em.sub(i, t.first), t.size), t.start), t.size
+            yield (i - t.first) * t.size + t.start, t.size
 
 
 def each_tile(em: Emitter, n: int, size: int, carried: Carried | None = None, last: bool = False,
@@ -77,9 +77,19 @@ def each_run(em: Emitter, lo: Index, hi: Index, width: int) -> Iterator[tuple[In
         if whole < hi:
             yield whole, width, hi - whole
         return
-    stop = em.add(lo, em.mul(em.div(em.max(em.sub(hi, lo), 0), width), width))
+    stop = lo + em.max(hi - lo, 0) // width * width
     yield from ((i, width, None) for i in em.each(lo, stop, width))
     yield from ((i, 1, None) for i in em.each(stop, hi))
+
+
+def each_vector(em: Emitter, extents: Sequence[int], steps: Sequence[int], width: int,
+                carried: Carried | None = None) -> Iterator[tuple[Index, Index, int]]:
+    """Loops over the vectors of rows of ``extents``: the offset as in ``each_index``, the number, valid lanes."""
+    *outer, breadth = extents
+    for base, row in each_index(em, outer, steps, carried):
+        start = row * breadth
+        for q, valid in each_tile(em, breadth, width, carried):
+            yield base + q, start + q, valid
 
 
 def each_index(em: Emitter, extents: Sequence[int], steps: Sequence[int], carried: Carried | None = None,
@@ -89,5 +99,4 @@ def each_index(em: Emitter, extents: Sequence[int], steps: Sequence[int], carrie
         yield offset, number
         return
     for i in em.each(0, extents[0], carried=carried):
-        yield from each_index(em, extents[1:], steps[1:], carried, em.add(offset, em.mul(i, steps[0])),
-                              em.add(em.mul(number, extents[0]), i))
+        yield from each_index(em, extents[1:], steps[1:], carried, offset + i * steps[0], number * extents[0] + i)

@@ -1,6 +1,7 @@
 """LLVM IR spellings of dtypes and constants."""
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Sequence
 
@@ -31,6 +32,11 @@ def value_type(dtype: DType) -> str:
 def memory_type(dtype: DType) -> str:
     """Type of an element in memory: a bool is a byte there."""
     return "i8" if dtype.kind == "b" else value_type(dtype)
+
+
+def size_of(element: str) -> int:
+    """Bytes of an element in memory."""
+    return {"half": 2, "float": 4, "double": 8, "ptr": 8}.get(element) or int(element[1:]) // 8
 
 
 def vector(element: str, width: int) -> str:
@@ -65,6 +71,11 @@ def constants(element: str, values: Sequence[float | int | bool]) -> str:
     if len(values) == 1:
         return constant(element, values[0])
     return "<" + ", ".join(f"{element} {constant(element, v)}" for v in values) + ">"
+
+
+def symbol_of(name: str, *facts: object) -> str:
+    """The symbol of a kernel of which ``facts`` are all that its text depends on."""
+    return f"{name}_{hashlib.sha256(repr(facts).encode()).hexdigest()[:12]}"
 
 
 def splat(element: str, width: int, value: float | int | bool) -> str:

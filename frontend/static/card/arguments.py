@@ -14,7 +14,7 @@ from ..arrays.overlap import Spans
 from ..compile.compile import Compiled
 from ..errors import Stale
 from ..replay.arguments import FrameArguments, require_apart
-from ..replay.bind import ALONE, Kept, Token
+from ..replay.bind import ALONE, Copied, Token
 from ..replay.undo import undoing
 from ..trace.bindings import StateBinding
 
@@ -162,7 +162,7 @@ class _Results:
         own, result = self._arguments, self._arguments.places[j]
         if isinstance(result, Token):
             return None
-        if isinstance(result, Kept):
+        if isinstance(result, Copied):
             return result.array.shape, result.array.dtype
         if not result.owned:
             return (result.shape, result.whole.dtype) if j in own.apart else None
@@ -185,7 +185,7 @@ class _Results:
         frame, result = self._arguments.frame, self._arguments.places[j]
         if isinstance(result, Token):
             return frame.tokens[result.value]
-        if isinstance(result, Kept):
+        if isinstance(result, Copied):
             found = result.array
         else:
             found = self._given.get(result.index)

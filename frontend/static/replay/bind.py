@@ -221,7 +221,7 @@ class Token:
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class Copied:
     """A result at a fixed place of the frame, of which callers get copies."""
 
     array: np.ndarray
@@ -250,7 +250,7 @@ class Part:
         return array if self.owned and self.whole.shape == self.shape else f"{array}.reshape({self.shape})"
 
 
-Result = Token | Kept | Part
+Result = Token | Copied | Part
 
 
 class Results:
@@ -278,7 +278,7 @@ class Results:
             elif isinstance(slot, External):
                 index, offset = slot.index, slot.offset
             else:
-                return Kept(frame.array(v))
+                return Copied(frame.array(v))
             return Part(index, offset, v.shape, plan.externals[index].tensor, index >= params)
         self.places = [result(v) for v in compiled.outputs]
         self._inputs = inputs
@@ -332,7 +332,7 @@ class Results:
             return f"{text.source.name(show, 'show')}({of})", -1
         if isinstance(result, Token):
             return f"{text.frame}.tokens[{text.source.name(result.value, 'token')}]", -1
-        if isinstance(result, Kept):
+        if isinstance(result, Copied):
             return f"{text.source.name(result.array, 'kept')}.copy()", -1
         array = text.inputs.get(result.index, f"{text.bound}[{result.index}]")
         found, shared = result.of(array), j in self._apart
@@ -351,7 +351,7 @@ class Results:
     def kept(self, position: int) -> Any:
         """Return the array that output ``position`` always is in this frame, or None where it differs per call."""
         result = self.places[position]
-        return result.array if isinstance(result, Kept) else None
+        return result.array if isinstance(result, Copied) else None
 
     def current(self, position: int, arrays: Sequence[Any]) -> Any:
         """Return the array (or token) that output ``position`` was in the run on ``arrays``."""

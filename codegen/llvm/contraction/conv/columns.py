@@ -123,10 +123,9 @@ class Columns(ConvWriter[ColumnShape]):
         em, spec, shape = self.em, self.spec, self.plan
         for i in em.each(*tasks):
             block, group = em.divmod(i, spec.groups)
-            first = em.min(em.mul(block, shape.samples), spec.n - shape.samples)
+            first = em.min(block * shape.samples, spec.n - shape.samples)
             for s in em.each(0, shape.samples):
-                start = em.add(em.mul(s, self.sample), em.mul(lo, self.image.size))
-                self.clear(self.own.at(start), em.mul(em.sub(hi, lo), self.image.size))
+                self.own.at(s * self.sample + lo * self.image.size).clear((hi - lo) * self.image.size)
             filters = self.filters(group)
             most = shape.samples * spec.positions if shape.samples > 1 else self.columns
             for column, breadth in each_tile(em, shape.samples * spec.positions, most):
@@ -141,25 +140,25 @@ class Columns(ConvWriter[ColumnShape]):
         count = self.pieces.find(spec.out, column, breadth)
         self._copy(first, group, column, breadth)
         vectors = -(-breadth // self.width)
-        start, end = em.mul(lo, self.outer), em.mul(hi, self.outer)
+        start, end = lo * self.outer, hi * self.outer
         for row in em.each(start, end, rows):
             # The last tile begins earlier and leaves out the rows that are done, or another thread's.
             at = em.min(row, self.rows - rows)
-            own, step = filters.at(em.mul(at, self.last)), spec.channels * spec.taps
+            own, step = filters.at(at * self.last), spec.channels * spec.taps
             if self.plan.pack:
                 own, step = self._pack(own), rows * self.last
             for tap in em.each(0, self.last):
                 elements = Factors(own.at(tap), step, [i * self.last for i in range(rows)], True)
                 columns = Factors(self.panel, self.columns, tile.neighbours(vectors))
                 tile.multiply(elements, columns, spec.features, self.buffer, self.columns, False)
-                until = em.min(em.add(at, rows), end)
+                until = em.min(at + rows, end)
                 em.call(self.add, self.buffer, self.own, self.table, count, tap, at, row, until)
 
     def _pack(self, filters: Array) -> Array:
         """Copy the filters of the rows of a tile, those of one feature behind those of the other."""
         em, count = self.em, self.plan.rows * self.last
         for o in em.each(0, self.spec.features):
-            here, there = filters.at(em.mul(o, self.spec.channels * self.spec.taps)), self.packed.at(em.mul(o, count))
+            here, there = filters.at(o * (self.spec.channels * self.spec.taps)), self.packed.at(o * count)
             for j in range(0, count, self.width):
                 there.store(here.load(j, count - j), j, count - j)
         return self.packed
@@ -169,11 +168,11 @@ class Columns(ConvWriter[ColumnShape]):
         em, spec = self.em, self.spec
         each = breadth // self.plan.samples
         for s in em.each(0, self.plan.samples):
-            feature = em.add(em.mul(em.add(first, s), spec.k), em.mul(group, spec.features))
-            source = self.array(self.slots[0]).at(em.add(em.mul(feature, spec.positions), column))
-            target = self.panel.at(em.mul(s, each))
+            feature = (first + s) * spec.k + group * spec.features
+            source = self.array(self.slots[0]).at(feature * spec.positions + column)
+            target = self.panel.at(s * each)
             for o in em.each(0, spec.features):
-                here, there = source.at(em.mul(o, spec.positions)), target.at(em.mul(o, self.columns))
+                here, there = source.at(o * spec.positions), target.at(o * self.columns)
                 for j in range(0, each, self.width):
                     there.store(here.load(j, each - j), j, each - j)
 
@@ -187,18 +186,18 @@ class Columns(ConvWriter[ColumnShape]):
         em = self.em.function("add", ["ptr %tile", "ptr %images", "ptr %pieces", "i64 %count", "i64 %tap",
                                       "i64 %first", "i64 %from", "i64 %until"])
         tile, images = (Array(em, element, width, p) for p in ("%tile", "%images"))
-
-        for r in em.each("%from", "%until"):
+        count, tap, first, start, until = em.numbers
+        for r in em.each(start, until):
             channel, outer = em.divmod(r, self.outer)
-            tap = em.entry(taps, em.add(em.mul(outer, self.last), "%tap"))
-            base = images.at(em.add(em.mul(channel, self.image.size), tap))
-            line = tile.at(em.mul(em.sub(r, "%first"), self.columns))
-            for offset, start, length in em.rows("%pieces", "%count", PIECE_WORDS):
-                place, x = base.at(offset), line.load(start)
+            offset = em.entry(taps, outer * self.last + tap)
+            base = images.at(channel * self.image.size + offset)
+            line = tile.at((r - first) * self.columns)
+            for offset, column, length in em.rows("%pieces", count, PIECE_WORDS):
+                place, x = base.at(offset), line.load(column)
                 if self.spec.out[-1] % width == 0:  # then so are the ends of panels
                     place.store(em.binary("fadd", element, width, x, place.load()))
                     continue
-                mask = _first_lanes(em, width, str(length))
+                mask = _first_lanes(em, width, length)
                 y = em.load_lanes(element, width, place.pointer, mask)
                 em.store_lanes(element, width, em.binary("fadd", element, width, x, y), place.pointer, mask)
         return em
@@ -209,25 +208,26 @@ class Columns(ConvWriter[ColumnShape]):
         """The epilogue of the channels ``lo`` to ``hi`` of each sample."""
         em = self.em
         for s in em.each(0, self.plan.samples):
-            epilogue = self.epilogue(em.add(first, s), group)
+            epilogue = self.epilogue(first + s, group)
             if self.finish is None:
                 self.finish = self._finish_function(epilogue)
-            em.call(self.finish, self.own.at(em.mul(s, self.sample)), lo, hi, *epilogue.arguments)
+            em.call(self.finish, self.own.at(s * self.sample), lo, hi, *epilogue.arguments)
 
     def _finish_function(self, epilogue: Epilogue) -> Emitter:
         """``finish(images, lo, hi, …)``: interleave planes, apply the epilogue, and store the outputs."""
         em, inner = epilogue.function("finish", ["ptr %images", "i64 %lo", "i64 %hi"])
         image, last = self.image, self.image.axes[-1]
-        for c in em.each("%lo", "%hi"):
-            start = em.mul(c, image.size)
+        lo, hi = em.numbers
+        for c in em.each(lo, hi):
+            start = c * image.size
             for offset, first in each_row(em, image):
-                line, near = self.array("%images", em).at(em.add(start, offset)), inner.at(c, first)
+                line, near = self.array("%images", em).at(start + offset), inner.at(c, first)
                 for w, valid in each_tile(em, last.size, self.width):
                     near.store(together(image, line, w, valid), 0, w, self.width, valid)
         return em
 
 
-def _first_lanes(em: Emitter, width: int, count: str) -> str:
+def _first_lanes(em: Emitter, width: int, count: Index) -> str:
     """A mask of as many lanes as a number known at run time."""
     short = em.value(f"trunc i64 {count} to i32")
     lanes = ", ".join(f"i32 {i}" for i in range(width))

@@ -20,8 +20,8 @@ from ..epilogue import Epilogue, Finisher
 from ..tile import Factors
 from ..writer import LINE_BYTES, whole_lines
 from .geometry import Gathering, gathering
-from .padding_nan import FixUp, any_unbounded, meets_padding
-from .stage import MOST_UNROLLED_TAPS, stage_function
+from .padding_nan import guarded
+from .stage import MOST_UNROLLED_TAPS, each_staged, each_tap, stage_function
 from .writer import ConvWriter
 
 _MOST_LINES = 8
@@ -173,94 +173,42 @@ class Direct(ConvWriter[DirectShape]):
         em, spec, shape, g, width = self.em, self.spec, self.plan, self.g, self.width
         self.staged = whole_lines(g.depth * g.image.size + width, self.size)
         images = spec.n * spec.groups
-        # Two alternating images if they are small: stores take longer than the computation of one image.
         ahead = images > 1 and self.staged * self.size <= em.target.l1_bytes // 4
         self.span = -(-_span(g) // width) * width if shape.flat else 0
         self.read_slots()
         self.own, self.kept = self.scratch(self.staged * (2 if ahead else 1), shape.rows * self.span)
         self.stage = stage_function(em, g.image, g.depth, self.element, width)
         self.finisher = Finisher(em, self.results, width, self.span or width * shape.vectors, not shape.flat)
-        if len(self.taps) > MOST_UNROLLED_TAPS and not shape.steps:
-            self.table = em.table("i64", [v for pair in self.taps for v in pair])
-        em.clear(self.own.pointer, self.scratch_bytes)
+        self.own.clear(self.scratch_bytes // self.size)
         lines = -(-self.g.height // shape.lines)
         if images < 4 and lines > 1:
             tasks, part = (0, images), em.chunk(lines)
         else:
             tasks, part = em.chunk(images), (0, lines)
-        if spec.direction == "input" and meets_padding(g):
-            # Weights that are infinite or NaN must not be multiplied by padding.
-            odd = any_unbounded(self.array(self.slots[1]), spec.k * spec.channels * spec.taps)
-            for is_odd in em.either(odd, rare=True):
-                self._one_by_one(tasks, part) if is_odd else self._images(tasks, part, ahead)
-        else:
-            self._images(tasks, part, ahead)
+        guarded(self, lambda: self._images(tasks, part, ahead))
         return self.scratch_bytes
 
     def _images(self, tasks: tuple[Index, Index], part: tuple[Index, Index], ahead: bool) -> None:
-        em = self.em
-
-        def place(i: Index) -> Array:
-            return self.own.at(em.mul(em.divmod(i, 2)[1], self.staged))
-        if ahead:
-            with em.only(em.compare("slt", *tasks)):
-                self._stage(tasks[0], place(tasks[0]))
-        for i in em.each(*tasks):
-            if ahead:
-                after = em.add(i, 1)
-                with em.only(em.compare("slt", after, tasks[1])):
-                    self._stage(after, place(after))
-                self._image(i, place(i), part)
-            else:
-                self._stage(i, self.own)
-                self._image(i, self.own, part)
+        for i, place in each_staged(self.em, tasks, self._stage, self.own, self.staged, ahead):
+            self._image(i, place, part)
 
     def _stage(self, i: Index, place: Array) -> None:
-        source = self.array(self.slots[0]).at(self.em.mul(i, self.g.depth * self.g.image.source))
+        source = self.array(self.slots[0]).at(i * (self.g.depth * self.g.image.source))
         self.em.call(self.stage, source, place)
-
-    def _at(self, i: Index) -> tuple[Array, Epilogue]:
-        """The filters of an image's group, and its epilogue."""
-        sample, group = self.em.divmod(i, self.groups)
-        return self.filters(group), self.epilogue(sample, group, i)
 
     def _image(self, i: Index, place: Array, part: tuple[Index, Index]) -> None:
         em, shape, g = self.em, self.plan, self.g
-        filters, epilogue = self._at(i)
+        sample, group = em.divmod(i, self.groups)
+        filters, epilogue = self.filters(group), self.epilogue(sample, group, i)
         self.place = place
         for k in em.each(0, g.rows // shape.rows):
-            first = em.mul(k, shape.rows)
-            start = filters.at(em.mul(first, g.row_step))
+            first = k * shape.rows
+            start = filters.at(first * g.row_step)
             tile = _Filters(first, start, self._weights(start, self.taps) if len(shape.steps) == 1 else {}, [
-                None if self.finisher.heavy or shape.flat else epilogue.rows(em.add(first, r), self.width)
+                None if self.finisher.heavy or shape.flat else epilogue.rows(first + r, self.width)
                 for r in range(shape.rows)])
             for base, number in each_index(em, g.size[:-2], g.image.steps):
                 (self._flat if shape.flat else self._lines)(epilogue, tile, base, number, part)
-
-    def _one_by_one(self, tasks: tuple[Index, Index], part: tuple[Index, Index]) -> None:
-        """All results of this thread, one after the other, without a product of padding."""
-        em = self.em
-        low, high = (em.mul(i, self.plan.lines) for i in part)
-        for i in em.each(*tasks):
-            self._stage(i, self.own)
-            filters, epilogue = self._at(i)
-            em.call(self._exact_function(epilogue), self.own, filters, low, em.min(high, self.g.height),
-                    *epilogue.arguments)
-
-    def _exact_function(self, epilogue: Epilogue) -> Emitter:
-        """``exact(image, filters, low, high, …)``: rows ``low`` to ``high`` of all planes of an image."""
-        em, inner = epilogue.function("exact", ["ptr %image", "ptr %filters", "i64 %low", "i64 %high"])
-        g, fix_up = self.g, FixUp(em, self.g, self.element)
-        image, filters = (self.array(p, em) for p in ("%image", "%filters"))
-        for r in em.each(0, g.rows):
-            weights = filters.at(em.mul(r, g.row_step))
-            for base, number in each_index(em, g.size[:-2], g.image.steps):
-                for k in em.each("%low", "%high"):
-                    for q in em.each(0, g.size[-1]):
-                        place = em.add(em.add(base, em.mul(k, g.line)), q)
-                        column = em.add(em.mul(em.add(em.mul(number, g.height), k), g.size[-1]), q)
-                        inner.store(fix_up.total(image, place, weights), r, column, 1, None)
-        return em
 
     def _weights(self, start: Array, taps: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
         """The weights of some taps of a tile's filters, broadcast."""
@@ -270,13 +218,13 @@ class Direct(ConvWriter[DirectShape]):
         """A plane of results of some filters: rows by rows; the last ones may be computed again."""
         em, shape, height, breadth = self.em, self.plan, self.g.height, self.g.size[-1]
         for k in em.each(*part):
-            first = em.min(em.mul(k, shape.lines), height - shape.lines)
-            here = em.add(base, em.mul(first, self.g.line))
-            there = em.mul(em.add(em.mul(plane, height), first), breadth)
+            first = em.min(k * shape.lines, height - shape.lines)
+            here = base + first * self.g.line
+            there = (plane * height + first) * breadth
             for q, size in each_tile(em, breadth, self.width * shape.vectors):
-                start, valid = self.place.at(em.add(here, q)), lanes_in(size, self.width)
+                start, valid = self.place.at(here + q), lanes_in(size, self.width)
                 sums = self._near(tile, start, len(valid)) if shape.steps else self._sum(tile, start, len(valid))
-                near = epilogue.at(tile.first, em.add(there, q))
+                near = epilogue.at(tile.first, there + q)
                 for r, i in itertools.product(range(shape.rows), range(shape.lines)):
                     self.finisher.finish(near, [sums[r, i, j] for j in range(len(valid))], r, 1, i * breadth, valid,
                                          tile.known[r])
@@ -285,12 +233,12 @@ class Direct(ConvWriter[DirectShape]):
         """A plane of results of some filters, stored like the staged plane; then its rows are finished."""
         em, g, shape, width = self.em, self.g, self.plan, self.width
         for q, size in each_tile(em, _span(g), width * shape.vectors):
-            sums = self._sum(tile, self.place.at(em.add(base, q)), -(-size // width))
+            sums = self._sum(tile, self.place.at(base + q), -(-size // width))
             for (r, _, j), x in sums.items():
-                self.kept.store(x, em.add(q, r * self.span + j * width))
+                self.kept.store(x, q + (r * self.span + j * width))
         for k in em.each(0, g.size[-2]):
-            start = self.kept.at(em.mul(k, g.image.steps[-2]))
-            column = em.mul(em.add(em.mul(plane, g.size[-2]), k), g.size[-1])
+            start = self.kept.at(k * g.image.steps[-2])
+            column = (plane * g.size[-2] + k) * g.size[-1]
             self.finisher.stored(epilogue, start, tile.first, shape.rows, column, g.size[-1])
 
     def _near(self, tile: _Filters, start: Array, vectors: int) -> dict[tuple[int, int, int], str]:
@@ -316,20 +264,11 @@ class Direct(ConvWriter[DirectShape]):
         em, g, shape = self.em, self.g, self.plan
         spots = list(itertools.product(range(shape.lines), range(vectors)))
         keys = [(r, i, j) for r in range(shape.rows) for i, j in spots]
-
-        def tap(image: Array, line: Array, weight: Index, offset: Index, sums: list[str]) -> list[str]:
-            rows = Factors(line.at(weight), 0, [r * g.row_step for r in range(shape.rows)], True)
-            columns = Factors(image.at(offset), 0, [i * g.line + j * self.width for i, j in spots])
-            return self.tile.add_step(rows, columns, 0, sums)
-
         sums = self.tile.carried(self.tile.zeros(len(keys)))
         for c in em.each(0, g.depth, carried=sums):
-            image, line = start.at(em.mul(c, g.image.size)), tile.start.at(em.mul(c, g.channel_step))
-            if len(self.taps) <= MOST_UNROLLED_TAPS:
-                for weight, offset in self.taps:
-                    sums.values = tap(image, line, weight, offset, sums.values)
-                continue
-            for t in em.each(0, len(self.taps), carried=sums):
-                weight, offset = em.row(self.table, t, 2)
-                sums.values = tap(image, line, weight, offset, sums.values)
+            image, line = start.at(c * g.image.size), tile.start.at(c * g.channel_step)
+            for _, (weight, offset) in each_tap(em, self.taps, sums):
+                rows = Factors(line.at(weight), 0, [r * g.row_step for r in range(shape.rows)], True)
+                columns = Factors(image.at(offset), 0, [i * g.line + j * self.width for i, j in spots])
+                sums.values = self.tile.add_step(rows, columns, 0, sums.values)
         return dict(zip(keys, sums.values, strict=True))

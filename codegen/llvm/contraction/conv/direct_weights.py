@@ -13,7 +13,7 @@ from ....contractions import ConvSpec
 from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Emitter, Index
-from ...text.tiles import each_index, each_tile
+from ...text.tiles import each_vector
 from ..writer import whole_lines
 from .geometry import staged_windows
 from .stage import stage_function
@@ -59,37 +59,35 @@ class DirectWeights(ConvWriter[DirectWeightShape]):
         self.read_slots()
         self.own, self.sums = self.scratch(staged, self.weights * width)
         self.stage = stage_function(em, self.image, spec.channels, self.element, width)
-        self.clear(self.own, whole_lines(staged, self.size))
+        self.own.clear(whole_lines(staged, self.size))
         for g in em.each(*em.chunk(spec.groups)):
-            self.clear(self.sums, self.weights * width)
+            self.sums.clear(self.weights * width)
             for n in em.each(0, spec.n):
                 self._sample(n, g)
             for i in em.each(0, self.weights):
-                one = em.horizontal("fadd", self.element, width, self.sums.load(em.mul(i, width)))
-                self.array(self.slots[2]).put(one, em.add(em.mul(g, self.weights), i))
+                one = em.horizontal("fadd", self.element, width, self.sums.load(i * width))
+                self.array(self.slots[2]).put(one, g * self.weights + i)
         return self.scratch_bytes
 
     def _sample(self, n: Index, group: Index) -> None:
         em, spec = self.em, self.spec
-        channel = em.mul(em.add(em.mul(n, spec.groups), group), spec.channels)
-        em.call(self.stage, self.array(self.slots[0]).at(em.mul(channel, self.image.source)), self.own)
-        feature = em.mul(em.add(em.mul(n, spec.groups), group), spec.features)
+        channel = (n * spec.groups + group) * spec.channels
+        em.call(self.stage, self.array(self.slots[0]).at(channel * self.image.source), self.own)
+        feature = (n * spec.groups + group) * spec.features
         for i in em.each(0, spec.features * spec.channels):
             f, c = em.divmod(i, spec.channels)
-            gy = self.array(self.slots[1]).at(em.mul(em.add(feature, f), spec.positions))
-            image = self.own.at(em.mul(c, self.image.size))
-            sums = self.sums.at(em.mul(i, spec.taps * self.width))
+            gy = self.array(self.slots[1]).at((feature + f) * spec.positions)
+            image = self.own.at(c * self.image.size)
+            sums = self.sums.at(i * (spec.taps * self.width))
             for first in range(0, spec.taps, self.plan.taps):
                 self._taps(image, gy, sums, range(first, min(first + self.plan.taps, spec.taps)))
 
     def _taps(self, image: Array, gy: Array, totals: Array, taps: range) -> None:
         """Some taps of one channel and feature: all positions of the sample."""
-        em, out, own = self.em, self.spec.out, totals.at(taps[0] * self.width)
+        em, own = self.em, totals.at(taps[0] * self.width)
         sums = self.tile.carried(self.tile.load(own, self.width, len(taps), 1))
-        for base, number in each_index(em, out[:-1], self.image.steps, sums):
-            column = em.mul(number, out[-1])
-            for q, valid in each_tile(em, out[-1], self.width, sums):
-                y, near = gy.load(em.add(column, q), valid), image.at(em.add(base, q))
-                # Elements behind a row must not be read: times zero they might be NaN.
-                sums.values = self.tile.add([near.load(self.offsets[k], valid) for k in taps], [y], sums.values)
+        for offset, position, valid in each_vector(em, self.spec.out, self.image.steps, self.width, sums):
+            y, near = gy.load(position, valid), image.at(offset)
+            # Elements behind a row must not be read: times zero they might be NaN.
+            sums.values = self.tile.add([near.load(self.offsets[k], valid) for k in taps], [y], sums.values)
         self.tile.store(sums.values, own, self.width, 1)

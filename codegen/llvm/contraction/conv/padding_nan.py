@@ -1,54 +1,45 @@
-"""Gradients of inputs that are NaN only because padding was multiplied by filters that are no finite numbers.
+"""Gradients of inputs where filters are no finite numbers.
 
 Sums run over all taps, also those whose windows do not exist: their terms are zero times a weight, NaN if that is
-infinite or NaN. Such a sum is NaN; so sums that are NaN are computed again, one by one, of the taps that count. If all
-is finite that is a comparison for each vector of results.
+infinite or NaN. So kernels look at the filters first and, if one is so, take the results one by one, of the taps that
+count.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
+from ....contractions import ConvSpec
 from ...text.array import Array
 from ...text.emitter import Carried, Emitter, Index
+from ...text.lanes import Lanes
 from ...text.tiles import each_tile
-from ...text.types import constants, splat, vector
+from ...text.types import splat
+from ..epilogue import Epilogue
 from ..tile import Tile
-from .geometry import Gathering, Part
-from .stage import PIECE_WORDS
+from .writer import ConvWriter
 
 
-def meets_padding(g: Gathering) -> bool:
-    """Whether a result is summed over positions that are padding."""
-    return any(_beyond(g, part, offset) for part in g.parts for _, offset in part.taps)
+def meets_padding(spec: ConvSpec) -> bool:
+    """Whether a result is a sum over windows that do not exist."""
+    axes = zip(spec.size, spec.out, spec.kernel, spec.stride, spec.pad, spec.dilate, strict=True)
+    return spec.direction == "input" and any(
+        (u := h + p - t * d) % s == 0 and not 0 <= u < o * s
+        for n, o, k, s, p, d in axes for h in range(n) for t in range(k))
 
 
-def _beyond(g: Gathering, part: Part, offset: int) -> bool:
-    """Whether a tap of some result of a part is padding."""
-    for axis, step, extent in zip(g.image.axes, g.image.steps, part.extents, strict=True):
-        first, inside = offset // step % axis.length, axis.inside(axis.planes[0])
-        if first < inside.start or first + extent > inside.stop:
-            return True
-    return False
-
-
-def any_nan(em: Emitter, element: str, width: int, rows: Sequence[Sequence[str]], valid: Sequence[int]) -> str:
-    """An i1: whether one of the sums ``rows[i][j]`` is NaN, of whose lanes the first ``valid[j]`` count."""
-    ty, bits = vector(element, width), vector("i1", width)
-    found = ""
-    for j, count in enumerate(valid):
-        column = [row[j] for row in rows]
-        column += column[:len(column) % 2]
-        here = ""
-        for a, b in zip(column[::2], column[1::2], strict=True):
-            one = em.value(f"fcmp uno {ty} {a}, {b}")
-            here = em.value(f"or {bits} {here}, {one}") if here else one
-        if count < width:
-            here = em.value(f"and {bits} {here}, {constants('i1', [i < count for i in range(width)])}")
-        found = em.value(f"or {bits} {found}, {here}") if found else here
-    if width == 1:
-        return found
-    whole = em.value(f"bitcast {bits} {found} to i{width}")
-    return em.value(f"icmp ne i{width} {whole}, 0")
+def guarded(writer: ConvWriter[Any], compute: Callable[[], None]) -> None:
+    """Write ``compute()``, in front of which filters are looked at if that matters."""
+    em, spec = writer.em, writer.spec
+    if not meets_padding(spec):
+        compute()
+        return
+    unbounded = any_unbounded(writer.array(writer.slots[1]), spec.k * spec.channels * spec.taps)
+    for is_unbounded in em.either(unbounded, rare=True):
+        if is_unbounded:
+            _one_by_one(writer)
+        else:
+            compute()
 
 
 def any_unbounded(array: Array, size: int) -> str:
@@ -57,89 +48,73 @@ def any_unbounded(array: Array, size: int) -> str:
     tile, zero = Tile(em, element, width), splat(element, width, 0.0)
     sums = tile.carried([zero] * 4)   # additions that wait for each other take four cycles
     for i, count in each_tile(em, size, 4 * width, sums):
-        xs = (array.load(em.add(i, place), count - place) for place in range(0, count, width))
+        xs = (array.load(i + place, count - place) for place in range(0, count, width))
         found = tile.add(xs, [zero], sums.values)   # NaN, once it is
         sums.values[:len(found)] = found
-    return any_nan(em, element, width, [[x] for x in sums.values], [width])
+    a, b, c, d = (Lanes(em, element, width, x) for x in sums.values)
+    return (a.compare("uno", b) | c.compare("uno", d)).any()
 
 
-class FixUp:
-    """Sums without the products of padding, one by one, and functions that recompute sums that are NaN.
-
-    Tables of taps have pairs: the offset of a weight in the filters, and of its factor in a staged image.
-    """
-
-    def __init__(self, em: Emitter, g: Gathering, element: str, line: int = 0) -> None:
-        self.em, self.g, self.element, self.line = em, g, element, line
-        self._fix_up: Emitter | None = None
-        self._taps = ""
-
-    def pieces(self, tile: Array, images: Array, filters: Array, rows: Index, pieces: Array, count: Index,
-               taps: tuple[str, Index] | None = None) -> None:
-        """Fix up the ``rows`` of a tile, of ``line`` elements each, whose columns are pieces of a panel.
-
-        ``filters`` are those of its first row. ``taps`` are a table of pairs and their number, those of the only part
-        for None.
-        """
-        if self._fix_up is None:
-            self._fix_up = self._function()
-        self.em.call(self._fix_up, tile, images, filters, rows, pieces, count, *(taps or self._only()))
-
-    def _only(self) -> tuple[str, Index]:
-        part, = self.g.parts
-        self._taps = self._taps or self.em.table("i64", [v for pair in part.taps for v in pair])
-        return self._taps, len(part.taps)
-
-    def _function(self) -> Emitter:
-        em = self.em.function("mend", ["ptr %tile", "ptr %images", "ptr %filters", "i64 %rows", "ptr %pieces",
-                                       "i64 %count", "ptr %taps", "i64 %number"])
-        tile, images, filters = (Array(em, self.element, 1, p) for p in ("%tile", "%images", "%filters"))
-        sample = self.g.depth * self.g.image.size
-        for start, column, length in em.rows("%pieces", "%count", PIECE_WORDS):
-            number, inside = em.divmod(start, sample)
-            image = images.at(em.mul(number, sample))
-            for j in em.each(0, length):
-                line, place = tile.at(em.add(column, j)), em.add(inside, j)
-                for r in em.each(0, "%rows"):
-                    spot, weights = line.at(em.mul(r, self.line)), filters.at(em.mul(r, self.g.row_step))
-                    with em.only(_is_nan(em, self.element, spot.one())):
-                        spot.put(self._sum(image, place, weights, "%taps", "%number"))
-        return em
-
-    def total(self, image: Array, place: Index, filters: Array) -> str:
-        """One sum, the window of which begins at ``place`` of the staged image."""
-        return self._sum(image, place, filters, *self._only())
-
-    def _sum(self, image: Array, place: Index, filters: Array, taps: str, number: Index) -> str:
-        """The sum over the taps that are no padding; once it is NaN it stays so."""
-        em, element, g = image.em, self.element, self.g
-        sums = Carried([element], ["0.0"])
-
-        def stop(sums: list[str]) -> str:
-            return _is_nan(em, element, sums[0])
-
-        def channels() -> list[str]:
-            for c in em.each(0, g.depth, carried=sums, until=stop):
-                w, x = weights.one(em.mul(c, g.channel_step)), near.one(em.mul(c, g.image.size))
-                sums.values = Tile(em, element, 1).add([w], [x], sums.values)
-            return sums.values
-        for t in em.each(0, number, carried=sums, until=stop):
-            entry = em.gep(taps, em.mul(t, 2), "i64")
-            at, before = em.add(place, em.entry(entry, 1)), sums.values
-            weights, near = filters.at(em.entry(entry)), image.at(at)
-            sums.values = em.when(self._inside(em, at), channels, lambda before=before: before, [element])
-        return sums.values[0]
-
-    def _inside(self, em: Emitter, at: Index) -> str:
-        """Whether a position of a channel holds an element, not padding."""
-        found = "true"
-        for axis, step in zip(self.g.image.axes, self.g.image.steps, strict=True):
-            _, here = em.divmod(em.div(at, step), axis.length)
-            inside = axis.inside(axis.planes[0])
-            for one in (em.compare("sge", here, inside.start), em.compare("slt", here, inside.stop)):
-                found = em.value(f"and i1 {found}, {one}")
-        return found
+def _one_by_one(writer: ConvWriter[Any]) -> None:
+    """The results of this thread's images."""
+    em, spec = writer.em, writer.spec
+    for i in em.each(*em.chunk(spec.n * spec.groups)):
+        sample, group = em.divmod(i, spec.groups)
+        source = writer.array(writer.slots[0]).at(i * (spec.features * spec.positions))
+        epilogue = writer.epilogue(sample, group, i)
+        em.call(_exact_function(writer, epilogue), source, writer.filters(group), *epilogue.arguments)
 
 
-def _is_nan(em: Emitter, element: str, x: str) -> str:
-    return em.value(f"fcmp uno {element} {x}, {x}")
+def _exact_function(writer: ConvWriter[Any], epilogue: Epilogue) -> Emitter:
+    """``exact(from, filters, …)``: the results of one group of a sample."""
+    em, inner = epilogue.function("exact", ["ptr %from", "ptr %filters"])
+    source, filters, spec = writer.array("%from", em), writer.array("%filters", em), writer.spec
+    for c in em.each(0, spec.channels):
+        weights = filters.at(c * spec.taps)
+        for place in _each_place(em, spec.size):
+            inner.store(_sum(spec, source, weights, place), c, _flat(place, spec.size), 1, None)
+    return em
+
+
+def _sum(spec: ConvSpec, source: Array, weights: Array, place: Sequence[Index]) -> str:
+    """The sum of an element over the taps whose windows exist; once it is NaN it stays so."""
+    em, element = source.em, source.element
+    sums = Carried([element], ["0.0"])
+
+    def stop(sums: list[str]) -> str:
+        return em.value(f"fcmp uno {element} {sums[0]}, {sums[0]}")
+
+    def channels(weight: Array, x: Array) -> list[str]:
+        for k in em.each(0, spec.features, carried=sums, until=stop):
+            factors = weight.one(k * (spec.channels * spec.taps)), x.one(k * spec.positions)
+            sums.values = Tile(em, element, 1).add(factors[:1], factors[1:], sums.values)
+        return sums.values
+    for tap in _each_place(em, spec.kernel, sums, stop):
+        exists, window = "true", list[Index]()
+        for h, t, o, s, p, d in zip(place, tap, spec.out, spec.stride, spec.pad, spec.dilate, strict=True):
+            q, rest = em.divmod(h + p - t * d, s)   # of a negative number, a quotient beyond all windows
+            for one in (em.compare("eq", rest, 0), em.compare("ult", q, o)):
+                exists = em.value(f"and i1 {exists}, {one}")
+            window.append(q)
+        near = weights.at(_flat(tap, spec.kernel)), source.at(_flat(window, spec.out))
+        before = sums.values
+        sums.values = em.when(exists, lambda near=near: channels(*near), lambda before=before: before, [element])
+    return sums.values[0]
+
+
+def _each_place(em: Emitter, extents: Sequence[int], carried: Carried | None = None,
+                until: Callable[[list[str]], str] | None = None) -> Iterator[list[Index]]:
+    """Nested loops over ``extents``: the index along each axis."""
+    if not extents:
+        yield []
+        return
+    for i in em.each(0, extents[0], carried=carried, until=until):
+        yield from ([i, *rest] for rest in _each_place(em, extents[1:], carried, until))
+
+
+def _flat(place: Sequence[Index], extents: Sequence[int]) -> Index:
+    """The number of an element in C order."""
+    number: Index = 0
+    for i, n in zip(place, extents, strict=True):
+        number = number * n + i
+    return number

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from kusari.ir import Arg
-from kusari.ir.costs import GATHER_CYCLES, PAGE_BYTES
+from kusari.ir.costs import GATHER_CYCLES, PAGE_BYTES, READ_CYCLES
 
 from ....contractions import ConvSpec
 from ....target import Target
@@ -22,10 +22,10 @@ from ...text.tiles import count_tiles, even_tiles, full_tiles, lanes_in, tiles_i
 from ..cycles import MOST_TILE_ROWS, MOST_TILE_VECTORS, step_cycles, tile_heights
 from ..epilogue import Finisher, is_heavy
 from ..tile import Factors
-from ..writer import whole_lines
+from ..writer import LINE_BYTES, whole_lines
 from .geometry import gathering, panels_of
-from .padding_nan import FixUp, any_nan, meets_padding
-from .stage import MOST_UNROLLED_TAPS, PIECE_WORDS, Pieces, pack_function, stage_cycles, stage_function
+from .padding_nan import guarded, meets_padding
+from .stage import PIECE_WORDS, Pieces, pack_function, stage_cycles, stage_function
 from .writer import ConvWriter
 
 
@@ -52,7 +52,9 @@ def choose(spec: ConvSpec, target: Target) -> PanelShape:
     width = target.lanes(size)
     filters = g.rows * g.row_step * size if spec.direction == "forward" else g.depth * g.channel_step * size
     conflict = g.row_step * size % PAGE_BYTES == 0
-    staging = spec.n * stage_cycles(g.image, g.depth * spec.groups, width)
+    once = spec.n * stage_cycles(g.image, g.depth * spec.groups, width)
+    if meets_padding(spec):  # filters are looked at first
+        once += READ_CYCLES * spec.groups * filters / LINE_BYTES
     found: list[PanelShape] = []
     depth = sum(len(p.taps) for p in g.parts) / len(g.parts) * g.depth
     positions = max(prod(p.extents) for p in g.parts)
@@ -72,7 +74,7 @@ def choose(spec: ConvSpec, target: Target) -> PanelShape:
             cost += count * 60
             if filters > target.l2_bytes // 2:
                 cost += count * filters / 64
-            cost = cost * len(g.parts) * spec.groups + staging
+            cost = cost * len(g.parts) * spec.groups + once
             found.append(PanelShape(tiles[0].size, vectors, samples, 0, cost))
     best = min(found, key=lambda shape: shape.cycles)
     taps = max(len(p.taps) for p in g.parts)
@@ -132,22 +134,16 @@ class Panels(ConvWriter[PanelShape]):
             (2 * self.columns + 2) * 8 * PIECE_WORDS // self.size, g.rows * self.columns * (self.chunks > 1),
             self.columns * 8 // self.size * self.scattered,
             g.rows * g.positions * shape.samples * (self.scattered and not self.plain))
-        self.fix_up = None
-        if self.spec.direction == "input" and meets_padding(g):
-            self.fix_up = FixUp(em, g, self.element, self.columns)
-        if (self.heavy or self.fix_up) and self.chunks == 1:
+        if self.heavy and self.chunks == 1:
             tile = em.value(f"alloca [{shape.rows * self.columns} x {self.element}], align 64", "tile")
             self.tile_buffer = self.array(tile)
-        taps = g.parts[0].taps
-        single = [t for _, t in taps] if not self.scattered else None
+        taps = None if self.scattered else g.parts[0].taps
         self.stage = stage_function(em, g.image, g.depth, self.element, width)
-        self.pack = pack_function(em, g.image, single, self.line, self.element, self.piece)
-        if not self.scattered and len(taps) > MOST_UNROLLED_TAPS:
-            self.tap_table = em.table("i64", [v for pair in taps for v in pair])
+        self.pack = pack_function(em, g.image, taps, self.line, self.element, self.piece)
         self.finisher = Finisher(em, self.results, width, g.positions if self.scattered else self.columns)
         self.pieces = Pieces(em, g.image, self.sample, f"{self.table}", self.piece)
-        self.clear(self.own, whole_lines(staged, self.size))
-        self._tasks()
+        self.own.clear(whole_lines(staged, self.size))
+        guarded(self, self._tasks)
         return self.scratch_bytes
 
     # Work of one thread
@@ -165,12 +161,12 @@ class Panels(ConvWriter[PanelShape]):
             rows = em.chunk(many)
         else:
             tasks = em.chunk(images * panels)
-        for i in em.each(em.div(tasks[0], panels), em.div(em.add(tasks[1], panels - 1), panels)):
+        for i in em.each(tasks[0] // panels, (tasks[1] + (panels - 1)) // panels):
             block, group = em.divmod(i, spec.groups)
-            first = em.min(em.mul(block, self.plan.samples), spec.n - self.plan.samples)
+            first = em.min(block * self.plan.samples, spec.n - self.plan.samples)
             self._stage(first, group)
-            start = em.mul(i, panels)
-            lo, hi = em.max(em.sub(tasks[0], start), 0), em.min(em.sub(tasks[1], start), panels)
+            start = i * panels
+            lo, hi = em.max(tasks[0] - start, 0), em.min(tasks[1] - start, panels)
             if self.scattered:
                 self._parts(first, group, rows)
             else:
@@ -180,9 +176,9 @@ class Panels(ConvWriter[PanelShape]):
         em, image = self.em, self.g.image
         channels = self.g.depth * self.groups
         for s in em.each(0, self.plan.samples):
-            channel = em.add(em.mul(em.add(first, s), channels), em.mul(group, self.g.depth))
-            source = self.array(self.slots[0]).at(em.mul(channel, image.source))
-            em.call(self.stage, source, self.own.at(em.mul(s, self.sample)))
+            channel = (first + s) * channels + group * self.g.depth
+            source = self.array(self.slots[0]).at(channel * image.source)
+            em.call(self.stage, source, self.own.at(s * self.sample))
 
     # Results in order
 
@@ -208,69 +204,34 @@ class Panels(ConvWriter[PanelShape]):
             sums = self._multiply(panel, row, size, 0, self.g.depth, self.tile.zeros(size, len(panel.valid)))
             if self.heavy:
                 self.tile.store(sums, self.tile_buffer, self.columns, len(panel.valid))
-                yield row, size, self._stored(panel, self.tile_buffer, sums, row, size)
-            elif nan := self._nan(panel, sums, size):
-                for is_nan in self.em.either(nan, rare=True):
-                    if is_nan:
-                        self.tile.store(sums, self.tile_buffer, self.columns, len(panel.valid))
-                        self._fix_up(panel, self.tile_buffer, row, size)
-                    yield row, size, self.tile_buffer if is_nan else sums
-            else:
-                yield row, size, sums
+            yield row, size, self.tile_buffer if self.heavy else sums
 
     def _sums_by_channels(self, panel: _Panel,
                           rows: tuple[Index, Index] | None) -> Iterator[tuple[Index, int, list[str] | Array]]:
         """The same for some channels at a time, whose sums are added up in memory."""
         em, vectors = self.em, len(panel.valid)
-        self.clear(self.sums, self.g.rows * self.columns)
+        self.sums.clear(self.g.rows * self.columns)
         for c in em.each(0, self.chunks):
-            channel = em.mul(c, self.plan.block)
-            depth = em.min(em.sub(self.g.depth, channel), self.plan.block)
+            channel = c * self.plan.block
+            depth = em.min(self.g.depth - channel, self.plan.block)
             self._pack(panel, channel, depth)
             for row, size in tiles_in(em, self.row_tiles, rows):
-                place = self.sums.at(em.mul(row, self.columns))
+                place = self.sums.at(row * self.columns)
                 initial = self.tile.load(place, self.columns, size, vectors)
                 sums = self._multiply(panel, row, size, channel, depth, initial)
                 self.tile.store(sums, place, self.columns, vectors)
         for row, size in tiles_in(em, self.row_tiles, rows):
-            place = self.sums.at(em.mul(row, self.columns))
-            sums = self.tile.load(place, self.columns, size, vectors) if self.fix_up else []
-            yield row, size, self._stored(panel, place, sums, row, size)
-
-    def _nan(self, panel: _Panel, sums: Sequence[str], size: int) -> str:
-        """An i1: whether padding may have made a sum of a tile NaN; empty where it cannot."""
-        if self.fix_up is None:
-            return ""
-        vectors = len(panel.valid)
-        rows = [sums[i * vectors:(i + 1) * vectors] for i in range(size)]
-        return any_nan(self.em, self.element, self.width, rows, panel.valid)
-
-    def _fix_up(self, panel: _Panel, place: Array, row: Index, size: int) -> None:
-        """Compute stored sums again that are NaN: products of padding and weights that are infinite or NaN."""
-        assert self.fix_up is not None
-        filters = panel.filters.at(self.em.mul(row, self.g.row_step))
-        self.fix_up.pieces(place, self.own, filters, size, self.table, panel.count,
-                           None if panel.table is None else (panel.table, panel.taps))
-
-    def _stored(self, panel: _Panel, place: Array, sums: list[str], row: Index, size: int) -> Array:
-        """The tile that is stored at ``place``, of which ``sums`` are the elements, once it is fixed up."""
-        if nan := self._nan(panel, sums, size):
-            with self.em.only(nan, rare=True):
-                self._fix_up(panel, place, row, size)
-        return place
+            yield row, size, self.sums.at(row * self.columns)
 
     def _pack(self, panel: _Panel, channel: Index, depth: Index) -> None:
-        table = panel.table
-        if table is None:
-            table = self.tap_table if len(self.g.parts[0].taps) > MOST_UNROLLED_TAPS else "null"
-        source = self.own.at(self.em.mul(channel, self.g.image.size))
-        self.em.call(self.pack, source, self.panel, self.table, panel.count, depth, table, panel.taps)
+        source = self.own.at(channel * self.g.image.size)
+        self.em.call(self.pack, source, self.panel, self.table, panel.count, depth, panel.table or "null", panel.taps)
 
     def _multiply(self, panel: _Panel, row: Index, rows: int, channel: Index, depth: Index,
                   initial: Sequence[str]) -> list[str]:
         """The innermost loops: along channels, and along taps if those are not neighbours of channels in memory."""
         em, g, tile = self.em, self.g, self.tile
-        a = panel.filters.at(em.add(em.mul(row, g.row_step), em.mul(channel, g.channel_step)))
+        a = panel.filters.at(row * g.row_step + channel * g.channel_step)
         taps, table = panel.taps, panel.table
 
         def factors(a: Array, b: Array, step: int) -> tuple[Factors, Factors]:
@@ -278,13 +239,13 @@ class Panels(ConvWriter[PanelShape]):
                     Factors(b, self.line, tile.neighbours(len(panel.valid))))
         if table is None and taps in (1, g.channel_step):
             step = 1 if g.channel_step == taps else g.channel_step
-            return tile.product(*factors(a, self.panel, step), em.mul(depth, taps), initial)
+            return tile.product(*factors(a, self.panel, step), depth * taps, initial)
 
         sums = tile.carried(initial)
         for c in em.each(0, depth, carried=sums):
-            place, b = a.at(em.mul(c, g.channel_step)), self.panel.at(em.mul(em.mul(c, taps), self.line))
+            place, b = a.at(c * g.channel_step), self.panel.at(c * taps * self.line)
             for t in em.each(0, taps, carried=sums):
-                at = em.entry(table, em.mul(t, 2)) if table else t
+                at = em.entry(table, t * 2) if table else t
                 sums.values = tile.add_step(*factors(place.at(at), b, 0), t, sums.values)
         return sums.values
 
@@ -300,8 +261,8 @@ class Panels(ConvWriter[PanelShape]):
             self.finisher.stored(self.epilogue(first, group), sums, row, rows, column, sum(valid))
             return
         for s in em.each(0, self.plan.samples):
-            place = sums.at(em.mul(s, self.g.positions))
-            self.finisher.stored(self.epilogue(em.add(first, s), group), place, row, rows, 0, self.g.positions)
+            place = sums.at(s * self.g.positions)
+            self.finisher.stored(self.epilogue(first + s, group), place, row, rows, 0, self.g.positions)
 
     # Results in parts
 
@@ -312,21 +273,21 @@ class Panels(ConvWriter[PanelShape]):
         plane = g.rows * g.positions
         target, sample = self.stored, plane
         if self.plain:
-            at = em.mul(em.add(em.mul(first, self.groups), group), plane)
+            at = (first * self.groups + group) * plane
             target, sample = self.array(self.slots[2]).at(at), plane * self.groups
         if not all(part.taps for part in g.parts):
             for s in em.each(0, self.plan.samples):
-                base = target.at(em.mul(s, sample))
+                base = target.at(s * sample)
                 for row, size in tiles_in(em, self.row_tiles, rows):
-                    self.clear(base.at(em.mul(row, g.positions)), size * g.positions)
+                    base.at(row * g.positions).clear(size * g.positions)
         self._each_part(filters, target, sample, rows)
         if self.plain:
             return
         for s in em.each(0, self.plan.samples):
-            place = self.stored.at(em.mul(s, plane))
-            epilogue = self.epilogue(em.add(first, s), group)
+            place = self.stored.at(s * plane)
+            epilogue = self.epilogue(first + s, group)
             for row, size in tiles_in(em, self.row_tiles, rows):
-                self.finisher.stored(epilogue, place.at(em.mul(row, g.positions)), row, size, 0, g.positions)
+                self.finisher.stored(epilogue, place.at(row * g.positions), row, size, 0, g.positions)
 
     def _each_part(self, filters: Array, target: Array, sample: int, rows: tuple[Index, Index] | None) -> None:
         """A loop over the parts that have taps; a table describes them: extents, first elements, taps."""
@@ -339,7 +300,7 @@ class Panels(ConvWriter[PanelShape]):
             taps += [v for pair in part.taps for v in pair]
         table, all_taps = em.table("i64", entries), em.table("i64", taps)
         for i in em.each(0, len(parts)):
-            found = [em.entry(table, em.add(em.mul(i, 2 * rank + 2), k)) for k in range(2 * rank + 2)]
+            found = [em.entry(table, i * (2 * rank + 2) + k) for k in range(2 * rank + 2)]
             panel = _Panel(filters, 0, [self.width] * self.plan.vectors, found[-2], em.gep(all_taps, found[-1], "i64"))
             self._part(found[:rank], found[rank:2 * rank], panel, target, sample, rows)
 
@@ -349,15 +310,15 @@ class Panels(ConvWriter[PanelShape]):
         em = self.em
         total: Index = self.plan.samples
         for n in extents:
-            total = em.mul(total, n)
-        for p in em.each(0, em.div(em.add(total, self.columns - 1), self.columns)):
-            column = em.mul(p, self.columns)
-            count = em.min(em.sub(total, column), self.columns)
+            total = total * n
+        for p in em.each(0, (total + (self.columns - 1)) // self.columns):
+            column = p * self.columns
+            count = em.min(total - column, self.columns)
             pieces = self.pieces.find(extents, column, count)
             self._find_places(extents, firsts, column, count, sample)
             for row, size, sums in self._sums(replace(panel, count=pieces), rows):
                 assert isinstance(sums, Array)
-                self._scatter(sums, target.at(em.mul(row, self.g.positions)), size, count)
+                self._scatter(sums, target.at(row * self.g.positions), size, count)
 
     def _find_places(self, extents: Sequence[Index], firsts: Sequence[Index], column: Index, count: Index,
                      sample: int) -> None:
@@ -366,12 +327,12 @@ class Panels(ConvWriter[PanelShape]):
         axes = list(zip(extents, firsts, self.spec.stride, [prod(size[i + 1:]) for i in range(len(size))], strict=True))
         for j in em.each(0, count):
             at: Index = 0
-            rest = em.add(column, j)
+            rest = column + j
             for extent, first, step, between in reversed(axes):
                 rest, q = em.divmod(rest, extent)
-                at = em.add(at, em.mul(em.add(em.mul(q, step), first), between))
-            at = em.add(at, em.mul(rest, sample))
-            em.store("i64", 1, str(at), em.gep(f"{self.places}", j, "i64"))
+                at = at + (q * step + first) * between
+            at = at + rest * sample
+            em.store("i64", 1, f"{at}", em.gep(f"{self.places}", j, "i64"))
 
     def _scatter(self, sums: Array, base: Array, size: int, count: Index) -> None:
         """Write a tile of ``count`` columns to its places, row by row.
@@ -380,6 +341,6 @@ class Panels(ConvWriter[PanelShape]):
         """
         em = self.em
         for i in em.each(0, size):
-            here, there = sums.at(em.mul(i, self.columns)), base.at(em.mul(i, self.g.positions))
+            here, there = sums.at(i * self.columns), base.at(i * self.g.positions)
             for j in em.each(0, count):
                 there.put(here.one(j), em.entry(f"{self.places}", j))

@@ -1,12 +1,13 @@
 """Copies that convolutions make of their operands: staged images, and panels gathered from them."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from math import prod
 
+from ...nest.interleave import pick
 from ...text.array import Array
-from ...text.emitter import Carried, Emitter, Index
+from ...text.emitter import I64, Carried, Emitter, Index
 from ...text.tiles import each_tile
 from .geometry import Image, StagedAxis
 
@@ -25,8 +26,32 @@ def stage_function(em: Emitter, image: Image, channels: int, element: str, width
     inner = em.function("stage", ["ptr %from", "ptr %to"])
     source, place = (Array(inner, element, width, p) for p in ("%from", "%to"))
     for c in inner.each(0, channels):
-        _planes(image, 0, 0, source.at(inner.mul(c, image.source)), place.at(inner.mul(c, image.size)))
+        _planes(image, 0, 0, source.at(c * image.source), place.at(c * image.size))
     return inner
+
+
+def each_staged(em: Emitter, tasks: tuple[Index, Index], stage: Callable[[Index, Array], None], own: Array, size: int,
+                ahead: bool = True) -> Iterator[tuple[Index, Array]]:
+    """Loops over images, each staged in ``own``: its number and its place.
+
+    Small ones are staged ``ahead``, in two places of ``size`` elements by turns: stores take longer than the
+    computation of one image.
+    """
+    if not ahead:
+        for i in em.each(*tasks):
+            stage(i, own)
+            yield i, own
+        return
+
+    def place(i: Index) -> Array:
+        return own.at(em.divmod(i, 2)[1] * size)
+    with em.only(em.compare("slt", *tasks)):
+        stage(tasks[0], place(tasks[0]))
+    for i in em.each(*tasks):
+        after = i + 1
+        with em.only(em.compare("slt", after, tasks[1])):
+            stage(after, place(after))
+        yield i, place(i)
 
 
 def _planes(image: Image, axis: int, plane: Index, source: Array, place: Array) -> None:
@@ -34,14 +59,14 @@ def _planes(image: Image, axis: int, plane: Index, source: Array, place: Array) 
     em, a = source.em, image.axes[axis]
     rest = prod(later.size for later in image.axes[axis + 1:])
     for number, first, inside in _alike(em, a) if axis < len(image.axes) - 1 else ():
-        index = em.add(em.mul(plane, len(a.planes)), number)
+        index = plane * len(a.planes) + number
         for i in em.each(inside.start, inside.stop):
-            h = em.add(em.mul(i, a.stride), first)
-            _planes(image, axis + 1, index, source.at(em.mul(h, rest)), place.at(em.mul(i, image.steps[axis])))
+            h = i * a.stride + first
+            _planes(image, axis + 1, index, source.at(h * rest), place.at(i * image.steps[axis]))
     for number, remainder in enumerate(a.planes if axis == len(image.axes) - 1 else ()):
         if inside := a.inside(remainder):
-            index = em.add(em.mul(plane, len(a.planes)), number)
-            _row(a, remainder, inside, source, place.at(em.mul(index, prod(image.lengths))))
+            index = plane * len(a.planes) + number
+            _row(a, remainder, inside, source, place.at(index * prod(image.lengths)))
 
 
 def _alike(em: Emitter, axis: StagedAxis) -> Iterator[tuple[Index, Index, range]]:
@@ -54,15 +79,15 @@ def _alike(em: Emitter, axis: StagedAxis) -> Iterator[tuple[Index, Index, range]
         if inside:
             numbers = list(group)
             for number in em.each(numbers[0], numbers[-1] + 1):
-                yield number, em.add(number, shift - axis.pad), inside
+                yield number, number + (shift - axis.pad), inside
 
 
 def _row(axis: StagedAxis, remainder: int, inside: range, source: Array, place: Array) -> None:
     """The positions ``inside`` of one plane of one row: every ``stride``-th element."""
     em, first = source.em, inside.start * axis.stride + remainder - axis.pad
     for i, valid in each_tile(em, len(inside), source.width):
-        start = source.at(em.add(em.mul(i, axis.stride), first))
-        target = place.at(em.add(i, inside.start))
+        start = source.at(i * axis.stride + first)
+        target = place.at(i + inside.start)
         target.store(start.load(0, valid) if axis.stride == 1 else _every(start, axis.stride, valid), 0, valid)
 
 
@@ -70,17 +95,27 @@ def _every(start: Array, stride: int, valid: int) -> str:
     """A vector of ``valid`` elements that are ``stride`` apart."""
     em, element, width = start.em, start.element, start.width
     if 2 * stride <= width or stride == 2 <= width:
-        # The elements between are read, too, but none behind the last one; a shuffle picks each vector's own.
+        # The elements between are read, too, but none behind the last one.
         reach = stride * (valid - 1) + 1
         parts = [start.load(at, reach - at) for at in range(0, reach, width)]
-        places = [lane * stride for lane in range(width)]
-        x = em.shuffle(element, width, parts[0], parts[min(1, len(parts) - 1)], [
-            p if p < 2 * width else 0 for p in places])
-        for k, part in enumerate(parts[2:], 2):
-            x = em.shuffle(element, width, x, part, [
-                p - (k - 1) * width if p // width == k else lane for lane, p in enumerate(places)])
-        return x
+        last = len(parts) * width  # places from there on are of lanes that do not count
+        return pick(em, element, width, parts, [divmod(lane * stride % last, width) for lane in range(width)])
     return em.collect(element, width, (start.one(lane * stride) for lane in range(valid)), zeros=True)
+
+
+def each_tap(em: Emitter, taps: Sequence[tuple[int, int]],
+             carried: Carried | None = None) -> Iterator[tuple[Index, Sequence[Index]]]:
+    """Loops over taps: the number of each and its pair of words, constants of the text where taps are few."""
+    if len(taps) <= MOST_UNROLLED_TAPS:
+        return iter(enumerate(taps))
+    return listed_taps(em, em.table("i64", [word for tap in taps for word in tap]), len(taps), carried)
+
+
+def listed_taps(em: Emitter, table: str, count: Index,
+                carried: Carried | None = None) -> Iterator[tuple[Index, Sequence[Index]]]:
+    """The same of a table of ``count`` pairs."""
+    for t in em.each(0, count, carried=carried):
+        yield t, em.row(table, t, 2)
 
 
 class Pieces:
@@ -98,23 +133,24 @@ class Pieces:
         """Fill the table for ``count`` columns from ``column`` on; returns how many pieces there are."""
         em, width = self.em, self.width
         breadth = extents[-1]
-        first = em.div(column, breadth)
-        last = em.div(em.sub(em.add(column, count), 1), breadth)
+        first = column // breadth
+        last = (column + count - 1) // breadth
 
         number = Carried(["i64"], ["0"])
-        for r in em.each(first, em.add(last, 1), carried=number):
-            start = em.sub(em.mul(r, breadth), column)
+        for r in em.each(first, last + 1, carried=number):
+            start = r * breadth - column
             base = self._base(extents[:-1], r)
-            skipped = em.div(em.max(em.sub(0, start), 0), width)
-            end = em.div(em.add(em.min(breadth, em.sub(count, start)), width - 1), width)
+            skipped = em.max(0 - start, 0) // width
+            end = (em.min(breadth, count - start) + (width - 1)) // width
             for v in em.each(skipped, end, carried=number):
-                at = em.max(em.add(start, em.mul(v, width)), 0)
-                until = em.min(em.min(em.add(start, em.mul(em.add(v, 1), width)), em.add(start, breadth)), count)
-                entry = em.gep(self.table, em.mul(number.values[0], PIECE_WORDS), "i64")
-                for k, word in enumerate((em.add(base, em.sub(at, start)), at, em.sub(until, at))):
-                    em.store("i64", 1, str(word), em.gep(entry, k, "i64"))
-                number.values = [str(em.add(number.values[0], 1))]
-        return number.values[0]
+                at = em.max(start + v * width, 0)
+                until = em.min(em.min(start + (v + 1) * width, start + breadth), count)
+                found = I64(em, number.values[0])
+                entry = em.gep(self.table, found * PIECE_WORDS, "i64")
+                for k, word in enumerate((base + (at - start), at, until - at)):
+                    em.store("i64", 1, f"{word}", em.gep(entry, k, "i64"))
+                number.values = [f"{found + 1}"]
+        return I64(em, number.values[0])
 
     def _base(self, outer: Sequence[Index], row: Index) -> Index:
         """The begin of a row along the last axis."""
@@ -122,32 +158,29 @@ class Pieces:
         base: Index = 0
         for extent, step in zip(reversed(outer), reversed(self.image.steps[:-1]), strict=True):
             row, here = em.divmod(row, extent)
-            base = em.add(base, em.mul(here, step))
-        return em.add(base, em.mul(row, self.sample))
+            base = base + here * step
+        return base + row * self.sample
 
 
-def pack_function(em: Emitter, image: Image, taps: Sequence[int] | None, stride: int, element: str,
+def pack_function(em: Emitter, image: Image, taps: Sequence[tuple[int, int]] | None, stride: int, element: str,
                   width: int) -> Emitter:
     """``pack(from, to, pieces, count, channels, taps, number)``: gather a panel, ``[channel][tap][stride]``.
 
-    ``taps`` are the offsets of all taps if those are always the same; else the function reads them from a table of
-    pairs, as second entries.
+    ``taps`` are pairs if they are always the same, of which the second is the offset in an image; else the function is
+    told a table of them.
     """
     inner = em.function("pack", ["ptr %from", "ptr %to", "ptr %pieces", "i64 %count", "i64 %channels", "ptr %taps",
                                  "i64 %number"])
     images, panel = (Array(inner, element, width, p) for p in ("%from", "%to"))
-    number: Index = len(taps) if taps is not None else "%number"
+    count, channels, told = inner.numbers
+    number = len(taps) if taps is not None else told
 
-    for c in inner.each(0, "%channels"):
-        source, target = images.at(inner.mul(c, image.size)), panel.at(inner.mul(inner.mul(c, number), stride))
-        for place, column, _ in inner.rows("%pieces", "%count", PIECE_WORDS):
+    for c in inner.each(0, channels):
+        source, target = images.at(c * image.size), panel.at(c * number * stride)
+        for place, column, _ in inner.rows("%pieces", count, PIECE_WORDS):
             start, to = source.at(place), target.at(column)
-            if taps is not None and len(taps) <= MOST_UNROLLED_TAPS:
-                for k, offset in enumerate(taps):
-                    to.store(start.load(offset), k * stride)
-                continue
-            for t in inner.each(0, number):
-                to.store(start.load(inner.entry("%taps", inner.add(inner.mul(t, 2), 1))), inner.mul(t, stride))
+            for t, (_, offset) in listed_taps(inner, "%taps", told) if taps is None else each_tap(inner, taps):
+                to.store(start.load(offset), t * stride)
     return inner
 
 
@@ -157,14 +190,13 @@ def each_row(em: Emitter, image: Image) -> Iterator[tuple[Index, Index]]:
 
     def axes(depth: int, base: Index, planes: Index, column: Index) -> Iterator[tuple[Index, Index]]:
         if depth == len(image.axes) - 1:
-            yield em.add(base, em.mul(em.mul(planes, last.stride), prod(image.lengths))), em.mul(column, last.size)
+            yield base + planes * last.stride * prod(image.lengths), column * last.size
             return
         a = image.axes[depth]
         for h in em.each(0, a.size):
-            place, remainder = em.divmod(em.add(h, a.pad), a.stride)
-            number = em.add(em.mul(planes, a.stride), remainder)
-            yield from axes(depth + 1, em.add(base, em.mul(place, image.steps[depth])), number,
-                            em.add(em.mul(column, a.size), h))
+            place, remainder = em.divmod(h + a.pad, a.stride)
+            number = planes * a.stride + remainder
+            yield from axes(depth + 1, base + place * image.steps[depth], number, column * a.size + h)
     return axes(0, 0, 0, 0)
 
 
@@ -175,11 +207,11 @@ def together(image: Image, row: Array, first: Index, valid: int) -> str:
     if last.stride == 1:
         return row.at(first).load(pad)
     if last.stride == 2 and width > 1:
-        half, odd = row.at(em.div(first, 2)), pad % 2
+        half, odd = row.at(first // 2), pad % 2
         low, high = half.load(pad // 2 + odd * plane), half.load((pad + 1) // 2 + (1 - odd) * plane)
         return em.shuffle(row.element, width, low, high, [i // 2 + width * (i % 2) for i in range(width)])
 
     def one(lane: int) -> str:
-        position, remainder = em.divmod(em.add(first, pad + lane), last.stride)
-        return row.one(em.add(em.mul(remainder, plane), position))
+        position, remainder = em.divmod(first + (pad + lane), last.stride)
+        return row.one(remainder * plane + position)
     return em.collect(row.element, width, map(one, range(valid)), zeros=True)

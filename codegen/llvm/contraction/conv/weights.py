@@ -96,25 +96,25 @@ class Weights(ConvWriter[WeightShape]):
         self.own, self.transposed, self.sums = self.scratch(staged, self.block_size * self.column_blocks, sums)
         self.stage = stage_function(em, self.image, spec.channels, self.element, self.width)
         self.turn = self._turn_function()
-        self.put = self._put_whole_function() if self.whole else self._put_function()
+        self.put = self._put_function()
         starts = [min(i * shape.run, self.last - shape.run) for i in range(self.runs)]
         self.bases = em.table("i64", [self.offsets[i * self.last + start] for i in range(self.outer_taps)
                                       for start in starts])
-        self.clear(self.own, whole_lines(staged, self.size))
+        self.own.clear(whole_lines(staged, self.size))
         lo, hi = em.chunk(self.units * self.column_blocks)
         with em.only(em.compare("slt", lo, hi)):
             for g in em.each(0, spec.groups):
                 if self.blocks > 1:
-                    self.clear(self.sums.at(em.mul(lo, tile)), em.mul(em.sub(hi, lo), tile))
+                    self.sums.at(lo * tile).clear((hi - lo) * tile)
                 for b in em.each(0, self.blocks):
-                    first = em.mul(b, shape.samples)
-                    count = em.min(em.sub(spec.n, first), shape.samples)
+                    first = b * shape.samples
+                    count = em.min(spec.n - first, shape.samples)
                     self._gather(g, first, count, lo, hi)
                     for u in em.each(lo, hi):
                         self._unit(g, u, count)
                 if self.blocks > 1:
                     for u in em.each(lo, hi):
-                        self._put(g, u, self.sums.at(em.mul(u, tile)))
+                        self._put(g, u, self.sums.at(u * tile))
         return self.scratch_bytes
 
     # Operands
@@ -122,16 +122,16 @@ class Weights(ConvWriter[WeightShape]):
     def _gather(self, group: Index, first: Index, count: Index, lo: Index, hi: Index) -> None:
         """Stage the images of ``count`` samples, and transpose the channels of their gradients that the units need."""
         em, spec = self.em, self.spec
-        start = em.mul(em.div(lo, self.units), self.breadth)
-        end = em.min(em.mul(em.div(em.add(hi, self.units - 1), self.units), self.breadth), spec.features)
+        start = lo // self.units * self.breadth
+        end = em.min((hi + (self.units - 1)) // self.units * self.breadth, spec.features)
         for s in em.each(0, count):
-            n = em.add(first, s)
-            channel = em.add(em.mul(n, spec.c), em.mul(group, spec.channels))
-            x = self.array(self.slots[0]).at(em.mul(channel, self.image.source))
-            em.call(self.stage, x, self.own.at(em.mul(s, self.sample)))
-            feature = em.add(em.mul(n, spec.k), em.mul(group, spec.features))
-            gy = self.array(self.slots[1]).at(em.mul(feature, spec.positions))
-            em.call(self.turn, gy, self.transposed.at(em.mul(s, spec.positions * self.breadth)), start, end)
+            n = first + s
+            channel = n * spec.c + group * spec.channels
+            x = self.array(self.slots[0]).at(channel * self.image.source)
+            em.call(self.stage, x, self.own.at(s * self.sample))
+            feature = n * spec.k + group * spec.features
+            gy = self.array(self.slots[1]).at(feature * spec.positions)
+            em.call(self.turn, gy, self.transposed.at(s * (spec.positions * self.breadth)), start, end)
 
     def _turn_function(self) -> Emitter:
         """``turn(from, to, start, end)``: channels last, block of columns by block of columns, in square pieces.
@@ -141,16 +141,17 @@ class Weights(ConvWriter[WeightShape]):
         spec, width, positions = self.spec, self.width, self.spec.positions
         em = self.em.function("turn", ["ptr %from", "ptr %to", "i64 %start", "i64 %end"])
         source, target = (self.array(p, em) for p in ("%from", "%to"))
+        first, end = em.numbers
         lines = min(positions, width)
 
         def spot(c: Index, p: Index) -> Array:
             number, inside = em.divmod(c, self.breadth)
-            return target.at(em.add(em.mul(number, self.block_size), em.add(em.mul(p, self.breadth), inside)))
+            return target.at(number * self.block_size + (p * self.breadth + inside))
         for t in full_tiles(spec.features, width):
-            for c in em.each(em.max("%start", t.start), em.min("%end", t.stop), width):
+            for c in em.each(em.max(first, t.start), em.min(end, t.stop), width):
                 for i in em.each(0, positions, width):
                     p = em.min(i, positions - lines)
-                    start = source.at(em.add(em.mul(c, positions), p))
+                    start = source.at(c * positions + p)
                     turned = start.turned([r * positions for r in range(t.size)], lines)
                     place = spot(c, p)
                     for r, x in enumerate(turned[:lines]):
@@ -169,12 +170,12 @@ class Weights(ConvWriter[WeightShape]):
         em = self.em
         columns, rest = em.divmod(unit, self.units)
         channels, run = em.divmod(rest, 1 if self.whole else self.parts)
-        return columns, em.min(em.mul(channels, self.plan.channels), self.spec.channels - self.plan.channels), run
+        return columns, em.min(channels * self.plan.channels, self.spec.channels - self.plan.channels), run
 
     def _unit(self, group: Index, unit: Index, count: Index) -> None:
         em = self.em
         columns, channel, run = self._position(unit)
-        place = self.sums.at(em.mul(unit, self.tile_size)) if self.blocks > 1 else self.sums
+        place = self.sums.at(unit * self.tile_size) if self.blocks > 1 else self.sums
         for each in em.each(0, self.parts) if self.whole else [run]:
             self._run(columns, channel, each, count, place)
         if self.blocks == 1:
@@ -184,16 +185,16 @@ class Weights(ConvWriter[WeightShape]):
         """The first tap of a run."""
         em = self.em
         line, number = em.divmod(run, self.runs)
-        return em.add(em.mul(line, self.last), em.min(em.mul(number, self.plan.run), self.last - self.plan.run))
+        return line * self.last + em.min(number * self.plan.run, self.last - self.plan.run)
 
     def _run(self, columns: Index, channel: Index, run: Index, count: Index, place: Array) -> None:
         """Add the sums of a run of taps of a block of channels over ``count`` samples to those at ``place``."""
         em, shape, tile = self.em, self.plan, self.tile
         base = em.entry(self.bases, run)
-        x = self.own.at(em.add(em.mul(channel, self.image.size), base))
-        gy = self.transposed.at(em.mul(columns, self.block_size))
+        x = self.own.at(channel * self.image.size + base)
+        gy = self.transposed.at(columns * self.block_size)
         first, step_of_channel = (self._tap(run), self.spec.taps) if self.whole else (0, shape.run)
-        place = place.at(em.mul(first, self.breadth))
+        place = place.at(first * self.breadth)
         spots = [place.at((c * step_of_channel + t) * self.breadth + j)
                  for c in range(shape.channels) for t in range(shape.run) for j in tile.neighbours(shape.vectors)]
         initial = [spot.load() for spot in spots] if self.blocks > 1 else tile.zeros(len(spots))
@@ -204,9 +205,9 @@ class Weights(ConvWriter[WeightShape]):
 
         sums = tile.carried(initial)
         for s in em.each(0, count, carried=sums):
-            image, gradient = x.at(em.mul(s, self.sample)), gy.at(em.mul(s, self.spec.positions * self.breadth))
+            image, gradient = x.at(s * self.sample), gy.at(s * (self.spec.positions * self.breadth))
             for offset, number in each_index(em, outer, self.image.steps, sums):
-                a, b = image.at(offset), gradient.at(em.mul(number, breadth * self.breadth))
+                a, b = image.at(offset), gradient.at(number * (breadth * self.breadth))
                 sums.values = tile.product(Factors(a, 1, elements, True), Factors(
                     b, self.breadth, tile.neighbours(shape.vectors)), breadth, sums.values)
         for spot, v in zip(spots, sums.values, strict=True):
@@ -215,46 +216,38 @@ class Weights(ConvWriter[WeightShape]):
     # Results
 
     def _put_function(self) -> Emitter:
-        """``put(tile, to, count)``: a tile's ``count`` output channels to their filters."""
-        spec, shape = self.spec, self.plan
-        em = self.em.function("put", ["ptr %tile", "ptr %to", "i64 %count"])
-        for o in em.each(0, "%count"):
-            source = self.array("%tile", em).at(o)
-            target = self.array("%to", em).at(em.mul(o, spec.channels * spec.taps))
-            for i in range(shape.channels):
-                for t in range(shape.run):
-                    target.put(source.one((i * shape.run + t) * self.breadth), i * spec.taps + t)
-        return em
+        """``put(tile, to, count)``: a tile's ``count`` output channels to their filters, by runs of neighbours there.
 
-    def _put_whole_function(self) -> Emitter:
-        """``put(tile, to, count)``: the same of all taps of a block of channels, which are neighbours in a filter.
-
-        Square blocks are transposed in registers; the last one along the filter overlaps the one before.
+        Such a run is a whole block of channels, or a run of each. Unless runs are short, square blocks are transposed
+        in registers; the last one along a run overlaps the one before.
         """
-        width, rows, filter_size = self.width, self.tile_rows, self.spec.channels * self.spec.taps
+        shape, taps, width = self.plan, self.spec.taps, self.width
+        runs, length = (1, self.tile_rows) if self.whole else (shape.channels, shape.run)
+        lines, filter_size = min(length, width), self.spec.channels * taps
         em = self.em.function("put", ["ptr %tile", "ptr %to", "i64 %count"])
-        tile, to = (self.array(p, em) for p in ("%tile", "%to"))
-        lines = min(rows, width)
-        full = em.mul(em.div("%count", width), width)
-        for o in em.each(0, full, width):
-            for at in em.each(0, rows, width):
-                i = em.min(at, rows - lines)
-                source = tile.at(em.add(em.mul(i, self.breadth), o))
-                turned = source.turned([r * self.breadth for r in range(lines)])
-                target = to.at(em.add(em.mul(o, filter_size), i))
-                for k, x in enumerate(turned):
-                    target.store(x, k * filter_size, lines)
-        for o in em.each(full, "%count"):
-            for i in em.each(0, rows):
-                to.put(tile.one(em.add(em.mul(i, self.breadth), o)), em.add(em.mul(o, filter_size), i))
+        count, = em.numbers
+        short = 2 * length < width
+        full = 0 if short else count // width * width
+        for c in em.each(0, runs):
+            tile, to = self.array("%tile", em).at(c * (length * self.breadth)), self.array("%to", em).at(c * taps)
+            for o in em.each(0, full, width):
+                for at in em.each(0, length, width):
+                    i = em.min(at, length - lines)
+                    turned = tile.at(i * self.breadth + o).turned([r * self.breadth for r in range(lines)])
+                    target = to.at(o * filter_size + i)
+                    for k, x in enumerate(turned):
+                        target.store(x, k * filter_size, lines)
+            for o in em.each(full, count):
+                for i in range(length) if short else em.each(0, length):
+                    to.put(tile.one(i * self.breadth + o), o * filter_size + i)
         return em
 
     def _put(self, group: Index, unit: Index, tile: Array) -> None:
         em, spec = self.em, self.spec
         columns, channel, run = self._position(unit)
         tap = 0 if self.whole else self._tap(run)
-        feature = em.mul(columns, self.breadth)
-        count = em.min(em.sub(spec.features, feature), self.breadth)
-        row = em.add(em.mul(group, spec.features), feature)
-        at = em.add(em.mul(em.add(em.mul(row, spec.channels), channel), spec.taps), tap)
+        feature = columns * self.breadth
+        count = em.min(spec.features - feature, self.breadth)
+        row = group * spec.features + feature
+        at = (row * spec.channels + channel) * spec.taps + tap
         em.call(self.put, tile, self.array(self.slots[2]).at(at), count)

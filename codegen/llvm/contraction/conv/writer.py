@@ -28,11 +28,7 @@ class ConvWriter(Writer, Generic[Plan]):
         """Write the kernel; returns the bytes of scratch each thread needs."""
         raise NotImplementedError
 
-    def clear(self, array: Array, count: Index) -> None:
-        """Set ``count`` elements to zero."""
-        self.em.clear(array.pointer, self.em.mul(count, self.size))
-
     def filters(self, group: Index) -> Array:
         """The filters of a group, which are slot 1."""
         spec = self.spec
-        return self.array(self.slots[1]).at(self.em.mul(group, spec.features * spec.channels * spec.taps))
+        return self.array(self.slots[1]).at(group * (spec.features * spec.channels * spec.taps))

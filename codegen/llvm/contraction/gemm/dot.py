@@ -86,9 +86,9 @@ class Dot(ProductWriter[DotShape]):
         by_rows = count_tiles(self.column_tiles) < 8 and count_tiles(self.row_tiles) > count_tiles(self.column_tiles)
         part = em.chunk(count_tiles(self.row_tiles if by_rows else self.column_tiles)) if split else None
         for column, breadth in tiles_in(em, self.column_tiles, None if by_rows else part):
-            columns = b.at(em.mul(column, work.b_column))
+            columns = b.at(column * work.b_column)
             for row, height in tiles_in(em, self.row_tiles, part if by_rows else None):
-                sums = dot_tile(self.tile, work, a.at(em.mul(row, work.a_row)), columns, height, breadth)
+                sums = dot_tile(self.tile, work, a.at(row * work.a_row), columns, height, breadth)
                 rows = [lane_sums(self.tile, sums[at:at + breadth]) for at in range(0, len(sums), breadth)]
                 self.finisher.finish(epilogue, rows, row, height, column, [breadth])
 

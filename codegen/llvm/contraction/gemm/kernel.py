@@ -1,13 +1,12 @@
 """Matrix products with an epilogue, as LLVM IR for constant shapes."""
 from __future__ import annotations
 
-import hashlib
-
 from kusari.ir import Kernel
 
 from ....contractions import GemmSpec
 from ....target import Target
 from ...text.emitter import Emitter
+from ...text.types import symbol_of
 from .choose import Algorithm, choose, matrices, writer_of
 
 
@@ -16,9 +15,7 @@ def gemm_kernel(spec: GemmSpec, target: Target, algorithm: Algorithm | None = No
 
     Its slots are A, B, the operands, the outputs, and scratch if the kernel asks for it.
     """
-    digest = hashlib.sha256(repr((spec, target)).encode()).hexdigest()[:12]
-    symbol = f"gemm_{spec.m}x{spec.n}x{spec.k}_{digest}"
-    em = Emitter(symbol, target)
+    em = Emitter(symbol_of(f"gemm_{spec.m}x{spec.n}x{spec.k}", spec, target), target)
     work = matrices(spec)
     scratch = 0
     if work.batch and work.m and work.n:
@@ -27,4 +24,4 @@ def gemm_kernel(spec: GemmSpec, target: Target, algorithm: Algorithm | None = No
     moved = size * spec.batch * (spec.m * spec.k + spec.k * spec.n + spec.m * spec.n * len(spec.exprs))
     moved += sum(o.dtype.itemsize * spec.batch * (spec.m if o.row else 1) * (spec.n if o.column else 1)
                  for o in spec.operands)
-    return Kernel("llvm", symbol, em.text(), scratch, 2 * spec.batch * spec.m * spec.n * spec.k, moved)
+    return Kernel("llvm", em.symbol, em.text(), scratch, 2 * spec.batch * spec.m * spec.n * spec.k, moved)

@@ -63,9 +63,9 @@ class Lines(ProductWriter[LinesShape]):
         em, n, width, most = self.em, self.work.n, self.width, self.plan.vectors
         lo, hi = em.chunk(n // width) if split else (0, n // width)
         for i in em.each(lo, hi, most):
-            self.strip(epilogue, a, b, i, em.min(em.add(i, most), hi), width)
+            self.strip(epilogue, a, b, i, em.min(i + most, hi), width)
         if n % width:
-            with em.only(em.compare("eq", "%tid", em.sub("%nth", 1))) if split else nullcontext():
+            with em.only(em.compare("eq", em.tid, em.nth - 1)) if split else nullcontext():
                 self.strip(epilogue, a, b, n // width, n // width + 1, n % width)
 
     def strip(self, epilogue: Epilogue, a: Array, b: Array, first: Index, end: Index, valid: int) -> None:
@@ -74,19 +74,18 @@ class Lines(ProductWriter[LinesShape]):
         start = min(self.plan.depth, work.k)
         self.add(a, b, 0, start, first, end, valid, fresh=True)
         for p, depth in tiles_in(em, full_tiles(work.k - start, self.plan.depth)):
-            self.add(a, b, em.add(p, start), depth, first, end, valid, fresh=False)
-        column, count = em.mul(first, self.width), em.sub(end, first)
+            self.add(a, b, p + start, depth, first, end, valid, fresh=False)
+        column, count = first * self.width, end - first
         self.finisher.vectors(epilogue, self.own, 0, work.m, column, count, valid)
 
     def add(self, a: Array, b: Array, p: Index, depth: int, first: Index, end: Index, valid: int, fresh: bool) -> None:
         """``depth`` lines of B, from line ``p`` on, times the elements of A's rows for them."""
         em, work = self.em, self.work
-        factors = [[a.spread(em.add(i * work.a_row, em.mul(em.add(p, u), work.a_k))) for u in range(depth)]
-                   for i in range(work.m)]
-        lines = [b.at(em.mul(em.add(p, u), work.b_k)) for u in range(depth)]
+        factors = [[a.spread(i * work.a_row + (p + u) * work.a_k) for u in range(depth)] for i in range(work.m)]
+        lines = [b.at((p + u) * work.b_k) for u in range(depth)]
         for j in em.each(first, end):
-            column = em.mul(j, self.width)
-            place = self.own.at(em.mul(em.sub(j, first), self.width))
+            column = j * self.width
+            place = self.own.at((j - first) * self.width)
             sums = self.tile.zeros(work.m) if fresh else self.tile.load(place, self.stride, work.m, 1)
             for u, line in enumerate(lines):
                 sums = self.tile.add([row[u] for row in factors], [line.load(column, valid)], sums)

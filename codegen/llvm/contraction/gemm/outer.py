@@ -153,7 +153,7 @@ class Outer(ProductWriter[Shape]):
         lo, hi = own or (0, tiles)
         each = max(1, self.plan.sweep // self.plan.rows)
         each *= self.plan.rows if em.target.any_size else 1
-        sweeps = ((i, em.min(em.add(i, each), hi)) for i in em.each(lo, hi, each)) if each < tiles else [own]
+        sweeps = ((i, em.min(i + each, hi)) for i in em.each(lo, hi, each)) if each < tiles else [own]
         for rows in sweeps:
             for column, breadth in tiles_in(em, self.panels, part):
                 self.panel(epilogue, a, b, column, breadth, rows)
@@ -170,7 +170,7 @@ class Outer(ProductWriter[Shape]):
             return
         at, end = part or (0, em.size(self.work.m))
         for size in (largest, *(2**k for k in reversed(range(4)) if 2**k < largest)):
-            stop = em.add(at, em.mul(em.div(em.sub(end, at), size), size))
+            stop = at + (end - at) // size * size
             yield from ((i, size) for i in em.each(at, stop, size))
             at = stop
 
@@ -186,25 +186,23 @@ class Outer(ProductWriter[Shape]):
         own = em.chunk(tiles)
         if not self.plan.packed or panels < 2 or self.work.n % self.stride or self.work.m > 2 * SWEEP_ROWS:
             return own, None
-        even = em.compare("eq", em.mul(em.div(panels, "%nth"), "%nth"), panels)
-
-        def choose(a: Index, b: Index) -> Index:
-            return em.value(f"select i1 {even}, i64 {a}, i64 {b}")
+        even = em.compare("eq", panels // em.nth * em.nth, panels)
         part = em.chunk(panels)
-        return (choose(0, own[0]), choose(tiles, own[1])), (choose(part[0], 0), choose(part[1], panels))
+        return ((em.choose(even, 0, own[0]), em.choose(even, tiles, own[1])),
+                (em.choose(even, part[0], 0), em.choose(even, part[1], panels)))
 
     def sweep_rows(self, epilogue: Epilogue, a: Array, b: Array, part: tuple[Index, Index] | None) -> None:
         """A tile of rows meets all panels before the next one does."""
         em, work = self.em, self.work
 
         def place(column: Index) -> Array:
-            return self.own.at(em.mul(column, work.k)) if self.plan.packed else b.at(em.mul(column, work.b_column))
+            return self.own.at(column * work.k) if self.plan.packed else b.at(column * work.b_column)
 
         if self.plan.packed:
             for column, breadth in tiles_in(em, self.panels):
-                pack(work, b.at(em.mul(column, work.b_column)), place(column), work.k, breadth, self.stride)
+                pack(work, b.at(column * work.b_column), place(column), work.k, breadth, self.stride)
         for row, rows in self.rows_in(part):
-            start = a.at(em.mul(row, work.a_row))
+            start = a.at(row * work.a_row)
             for column, breadth in tiles_in(em, self.panels):
                 valid = lanes_in(breadth, self.width)
                 sums = self.multiply(start, place(column), rows, valid, work.k, self.tile.zeros(rows, len(valid)))
@@ -216,22 +214,22 @@ class Outer(ProductWriter[Shape]):
         if last:
             yield 0, depth, True, False
         for i in self.em.each(1, last):
-            yield self.em.mul(i, depth), depth, False, False
+            yield i * depth, depth, False, False
         yield last * depth, self.work.k - last * depth, not last, True
 
     def panel(self, epilogue: Epilogue, a: Array, b: Array, column: Index, breadth: int,
               part: tuple[Index, Index] | None) -> None:
         """All of k for one panel of columns."""
-        em, work = self.em, self.work
+        work = self.work
         valid = lanes_in(breadth, self.width)
         for at, depth, first, last in self.steps():
-            source = origin = b.at(em.add(em.mul(column, work.b_column), em.mul(at, work.b_k)))
+            source = origin = b.at(column * work.b_column + at * work.b_k)
             if self.plan.packed:
                 pack(work, origin, self.own, depth, breadth, self.stride)
                 source = self.own
             for row, rows in self.rows_in(part):
-                start = a.at(em.add(em.mul(row, work.a_row), em.mul(at, work.a_k)))
-                place = self.own if first and last else self.sums.at(em.mul(row, self.stride))
+                start = a.at(row * work.a_row + at * work.a_k)
+                place = self.own if first and last else self.sums.at(row * self.stride)
                 initial = self.tile.load(place, self.stride, rows, len(valid)) if not first else (
                     self.tile.zeros(rows, len(valid)))
                 sums = self.multiply(start, source, rows, valid, depth, initial, self.ahead(origin, row))
@@ -249,7 +247,7 @@ class Outer(ProductWriter[Shape]):
             source = b.at((work.n - self.plan.single + j) * work.b_column)
             target = self.columns.at(j * self.column)
             for p in em.each(0, work.k):
-                target.put(source.one(em.mul(p, work.b_k)), p)
+                target.put(source.one(p * work.b_k), p)
 
     def dots(self, epilogue: Epilogue, a: Array, row: Index, rows: int) -> None:
         """Single columns of a tile: its rows of A, still in the first-level cache, times columns of B."""
@@ -262,8 +260,8 @@ class Outer(ProductWriter[Shape]):
                 self.ones.put(em.horizontal("fadd", self.element, self.width, x), i * single + j)
         for i in em.each(0, rows):
             for j in range(single):
-                x = self.ones.one(em.add(em.mul(i, single), j))
-                epilogue.store(x, em.add(row, i), work.n - single + j, 1, None)
+                x = self.ones.one(i * single + j)
+                epilogue.store(x, row + i, work.n - single + j, 1, None)
 
     def ahead(self, origin: Array, row: Index) -> Callable[[Index], None] | None:
         """Return a function that fetches, in every step of k, a part of the panel packed after the one at ``origin``.
@@ -280,18 +278,18 @@ class Outer(ProductWriter[Shape]):
         following = origin.at(self.stride * work.b_column)
         if work.b_k == 1:  # a column of B is contiguous: some columns for each tile
             each = -(-self.stride // tiles)
-            first = em.min(em.div(em.mul(row, self.stride), work.m), self.stride - each)
-            places = [following.at(em.mul(em.add(first, c), work.b_column)) for c in range(each)]
+            first = em.min(row * self.stride // work.m, self.stride - each)
+            places = [following.at((first + c) * work.b_column) for c in range(each)]
         elif work.b_column == 1:  # a row of B is contiguous: one of its cache lines for each tile
             line = LINE_BYTES // self.size
-            number = em.min(em.div(em.mul(row, tiles), work.m), self.stride // line - 1)
-            places = [following.at(em.mul(number, line))]
+            number = em.min(row * tiles // work.m, self.stride // line - 1)
+            places = [following.at(number * line)]
         else:
             return None
 
         def fetch(p: Index) -> None:
             for place in places:
-                em.prefetch(f"{place.at(em.mul(p, work.b_k))}")
+                em.prefetch(f"{place.at(p * work.b_k)}")
         return fetch
 
     def multiply(self, a: Array, b: Array, rows: int, valid: list[int], depth: int, initial: list[str],

@@ -118,12 +118,12 @@ class Stream(ProductWriter[Layout]):
             whole = replace(t, count=t.count - (padded > 0))
             last = [replace(whole, count=1, start=whole.stop)] if padded else []
             for at, vectors in tiles_in(em, [whole, *last]):
-                first, breadth = em.mul(at, width), vectors * width
-                pack(turned, a.at(em.mul(first, work.a_row)), self.own.at(em.mul(first, work.k)), work.k,
+                first, breadth = at * width, vectors * width
+                pack(turned, a.at(first * work.a_row), self.own.at(first * work.k), work.k,
                      breadth - padded if at == whole.stop else breadth, breadth)
         strips = full_tiles(work.n, width)
         for column, breadth in tiles_in(em, strips, em.chunk(count_tiles(strips)) if split else None):
-            self.strip(a, b.at(em.mul(column, work.b_column)), breadth)
+            self.strip(a, b.at(column * work.b_column), breadth)
             self.finish(epilogue, column, breadth)
 
     def strip(self, a: Array, weight: Array, breadth: int) -> None:
@@ -132,11 +132,11 @@ class Stream(ProductWriter[Layout]):
         for t in self.plan.panels:
             lines = panel_lines(work, em.target, t.size)
             for at, vectors in tiles_in(em, [t]):
-                first = em.mul(at, self.width)
-                rows = self.own.at(em.mul(first, work.k))
+                first = at * self.width
+                rows = self.own.at(first * work.k)
                 for line, count in each_tile(em, breadth, lines):
-                    sums = self.multiply(weight.at(em.mul(line, work.b_column)), rows, count, vectors)
-                    self.tile.store(sums, self.buffer.at(em.add(em.mul(line, stride), first)), stride, vectors)
+                    sums = self.multiply(weight.at(line * work.b_column), rows, count, vectors)
+                    self.tile.store(sums, self.buffer.at(line * stride + first), stride, vectors)
         if self.plan.rest:
             self.dots(a.at(self.packed * work.a_row), weight, breadth)
 
@@ -148,7 +148,7 @@ class Stream(ProductWriter[Layout]):
         def ahead(p: Index) -> None:
             # The columns of a tile lie behind each other: so many bytes for each of the k steps.
             if work.b_column == work.k:
-                em.prefetch(f"{following.at(em.mul(p, count))}")
+                em.prefetch(f"{following.at(p * count)}")
         return tile.product(Factors(weight, 1, [i * work.b_column for i in range(count)], True),
                             Factors(rows, vectors * self.width, tile.neighbours(vectors)), work.k,
                             tile.zeros(count, vectors), ahead)
@@ -158,13 +158,13 @@ class Stream(ProductWriter[Layout]):
         em, work, rest = self.em, self.work, self.plan.rest
         turned = replace(work, a_row=work.b_column, b_column=work.a_row)
         for line, count in each_tile(em, breadth, rest_lines(em.target, rest)):
-            source = weight.at(em.mul(line, work.b_column))
+            source = weight.at(line * work.b_column)
             for part in rest_parts(em.target, rest):
                 some = len(part)
                 sums = dot_tile(self.tile, turned, source, a.at(part.start * work.a_row), count, some)
                 for i in range(count):
                     x = lane_sums(self.tile, sums[i * some:(i + 1) * some])
-                    place = em.add(em.mul(em.add(line, i), self.plan.stride), self.packed + part.start)
+                    place = (line + i) * self.plan.stride + (self.packed + part.start)
                     self.buffer.store(x, place, min(some, self.width))
 
     def finish(self, epilogue: Epilogue, column: Index, breadth: int) -> None:

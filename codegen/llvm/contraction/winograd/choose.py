@@ -14,7 +14,7 @@ from ....target import Target
 from ...text.types import F32
 from ..conv.choose import defined
 from ..cycles import Candidate, explanation, step_cycles
-from .spec import TILES, WinogradSpec, blocking, gradient_blocking, maps_blocking, round_up
+from .spec import TILES, Way, WinogradSpec, blocking, gradient_blocking, maps_blocking, round_up
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ def variants(spec: ConvSpec, target: Target, largest: int) -> list[Transformed]:
         found = described(spec, tile)
         if found is None or (found.phases > 1 and found.channels % target.lanes(4)):
             continue   # phases follow each other in whole vectors of channels
-        gradient = spec.direction == "weight"
-        for one in [found] if gradient else [found, replace(found, by_maps=True)]:
-            name = f"winograd in tiles of {tile}x{tile}" + ", threads share output channels" * one.by_maps
-            ways.append(Transformed(winograd_cycles(one, target, gradient), name, one))
+        ways_of_direction: tuple[Way, ...] = ("gradient",) if spec.direction == "weight" else ("tiles", "maps")
+        for one in (replace(found, way=way) for way in ways_of_direction):
+            name = f"winograd in tiles of {tile}x{tile}" + ", threads share output channels" * (one.way == "maps")
+            ways.append(Transformed(winograd_cycles(one, target), name, one))
     return [way for way in ways if way.cycles < inf]
 
 
@@ -80,14 +80,12 @@ def described(spec: ConvSpec, tile: int) -> WinogradSpec | None:
         return None
     (high, wide), (out_high, out_wide), (top, left) = spec.size, spec.out, spec.pad
     pad = (top, stride * (out_high - 1) + 3 - high - top, left, stride * (out_wide - 1) + 3 - wide - left)
-    if spec.direction == "input":  # the gradient of y, around which are as many zeros as windows reach over its edge
-        pad = (2 - top, 2 - pad[1], 2 - left, 2 - pad[3])
-        if min(pad) < 0:
-            return None
-        return WinogradSpec(spec.n, spec.k, spec.c, out_high, out_wide, pad, tile, True, spec.exprs, spec.operands)
+    sizes, transposed = (spec.c, spec.k, high, wide), spec.direction == "input"
+    if transposed:  # the image is the gradient of y, around which are as many zeros as windows reach over its edge
+        sizes, pad = (spec.k, spec.c, out_high, out_wide), (2 - top, 2 - pad[1], 2 - left, 2 - pad[3])
     if min(pad) < 0:
         return None
-    return WinogradSpec(spec.n, spec.c, spec.k, high, wide, pad, tile, False, spec.exprs, spec.operands, stride=stride)
+    return WinogradSpec(spec.n, *sizes, pad, tile, transposed, spec.exprs, spec.operands, stride=stride)
 
 
 # A gradient so many times as large as the second-level cache is written to memory, in many places at a time.
@@ -101,7 +99,7 @@ _FEWEST_PANELS = 4
 _MOST_SHARED_RATIO = 5
 
 
-def winograd_cycles(spec: WinogradSpec, target: Target, weights_gradient: bool) -> float:
+def winograd_cycles(spec: WinogradSpec, target: Target) -> float:
     """Cycles of one core: the products, the transforms of tiles, those of weights.
 
     Register tiles that are not full add a tenth to the products. Transformed weights that leave the second-level cache
@@ -112,7 +110,7 @@ def winograd_cycles(spec: WinogradSpec, target: Target, weights_gradient: bool) 
     tiles = spec.batch * spec.rows * spec.columns
     transforms = tiles * (inputs * (1 if spec.phases == 1 else _PHASED_TILES_RATIO) + outputs)
     transforms *= costs.WINOGRAD_TILE_CYCLES[spec.tile]
-    if weights_gradient:
+    if spec.way == "gradient":
         products = 1.1 * spec.points * tiles * round_up(spec.channels, 8) * outputs / 2
         block = gradient_blocking(spec, target)
         sums = 4 * spec.points * round_up(spec.channels, block.rows) * round_up(spec.maps, block.panel)
@@ -123,7 +121,7 @@ def winograd_cycles(spec: WinogradSpec, target: Target, weights_gradient: bool) 
         if 36 * spec.channels * spec.maps > _FAR_GRADIENT_RATIO * target.l2_bytes:
             each += _FAR_GRADIENT_CYCLES
         return products + transforms + apart + spec.channels * outputs * each
-    if spec.by_maps:
+    if spec.way == "maps":
         block = maps_blocking(spec, target)
         panels = -(-spec.maps // block.panel)
         if panels < _FEWEST_PANELS:

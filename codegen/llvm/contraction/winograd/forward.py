@@ -1,7 +1,7 @@
 """Common parts of the kernels that convolve: products of all points, and the way back to images."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from kusari.ir import Kernel
 
@@ -12,15 +12,14 @@ from ...text.tiles import each_tile, full_tiles
 from ...text.types import F32
 from ..operand import Results
 from ..tile import Factors, Tile
-from ..writer import Writer
 from .algebra import Transform
-from .parts import Source, algebra_of, square, symbol_of
+from .parts import Source, WinogradWriter, algebra_of, square
 from .phases import phases_at
 from .spec import Tiling, WinogradSpec, row_stride
 
 
-class Forward(Writer):
-    """Writes one kernel by ``block``.
+class Forward(WinogradWriter):
+    """Writes kernels that convolve by ``block``.
 
     ``tiles`` transformed tiles are at ``[point][tile][channel]``. Transformed weights are at
     ``[point][panel][channel][output channel of the panel]``, ``chunk`` channels of ``panels`` panels at a time. Sums
@@ -29,11 +28,11 @@ class Forward(Writer):
 
     factors = 1
 
-    def __init__(self, name: str, spec: WinogradSpec, target: Target, block: Tiling, tiles: int, chunk: int,
+    def __init__(self, spec: WinogradSpec, target: Target, number: int, block: Tiling, tiles: int, chunk: int,
                  panels: int, most: int, outputs: int) -> None:
         work = Results(spec.maps, spec.out_height * spec.out_width, spec.batch, F32, spec.exprs, spec.operands)
-        super().__init__(Emitter(symbol_of(name, spec, target), target), work, block.lanes)
-        self.spec, self.chunk = spec, chunk
+        super().__init__(spec, target, number, work)
+        self.chunk = chunk
         stride, self.sums_stride = row_stride(spec.channels * spec.phases, block.lanes), outputs
         # Planes of a power of two would meet in one set of the caches.
         self.strip = chunk * spec.phases * block.panel
@@ -51,44 +50,42 @@ class Forward(Writer):
         """Elements of a row of tiles of a vector of output channels, and of squares that are transposed."""
         return self.spec.tile * self.breadth * self.width, self.width * square(self.width, self.width)
 
-    def kernel(self, moved: int, shared: int, flops: int | None = None) -> Kernel:
-        """The finished kernel, which reads and writes ``moved`` bytes; ``shared`` elements are of all threads."""
+    def with_results(self, moved: int, shared: int) -> Kernel:
+        """The finished second kernel, which besides operands and outputs reads ``moved`` bytes."""
         spec = self.spec
-        if flops is None:
-            flops = 2 * spec.batch * spec.rows * spec.columns * spec.products * spec.channels * spec.maps
-            touched = sum(d.itemsize for d in (*self.results.types, *(o.dtype for o in spec.operands if o.column)))
-            moved += spec.batch * self.results.n * self.results.m * touched
-        return Kernel("llvm", self.em.symbol, self.em.text(), self.scratch_bytes, flops, moved, shared=4 * shared)
+        touched = sum(d.itemsize for d in (*self.results.types, *(o.dtype for o in spec.operands if o.column)))
+        return self.kernel(spec.flops, moved + spec.batch * self.results.n * self.results.m * touched, shared)
 
-    def multiply(self, block: Tiling, outputs: int, parameters: Sequence[str], depth: Index, add: bool,
+    def multiply(self, block: Tiling, outputs: int, depth: int | None, add: bool,
                  ahead: Callable[[Emitter, Index, Index], Callable[[Index], None]] | None = None) -> Emitter:
         """A function: the products of all points, ``%tiles`` register tiles high; rows past the last are void.
 
+        They are of ``depth`` channels; for None the number is a parameter, and so is the address ``%next``.
         ``ahead(function, point, tile)`` returns what writes further work of a step.
         """
         spec, source, strides = self.spec, self.source, (self.source.stride, self.sums_stride)
-        em = self.em.function("multiply", ["ptr %data", "ptr %weights", "ptr %sums", "i64 %tiles", *parameters])
+        more = ["i64 %depth", "ptr %next"] if depth is None else []
+        em = self.em.function("multiply", ["ptr %data", "ptr %weights", "ptr %sums", "i64 %tiles", *more])
+        tiles, *told = em.numbers
         data, weights, sums = (self.array(p, em) for p in ("%data", "%weights", "%sums"))
         register, table = Tile(em, self.element, self.width), ""
         if spec.phases > 1:  # of each point: the first row of the factors with a term there, and the number of rows
             table = em.table("i64", [n * self.chunk for at in phases_at(spec.side) for n in at])
         for k in em.each(0, spec.points):
-            a, c = data.at(em.mul(k, source.plane)), sums.at(em.mul(k, self.sums_plane))
-            b, steps = weights.at(em.mul(k, self.weights_plane)), depth
+            a, c = data.at(k * source.plane), sums.at(k * self.sums_plane)
+            b, steps = weights.at(k * self.weights_plane), told[0] if depth is None else depth
             if table:
                 first, steps = em.row(table, k, 2)
-                a, b = a.at(first), b.at(em.mul(first, block.panel))
+                a, b = a.at(first), b.at(first * block.panel)
             for t in full_tiles(-(-outputs // block.lanes), block.vectors):
                 for p in em.each(t.first, t.first + t.count):
-                    strip, place = b.at(em.mul(p, self.strip)), c.at(em.mul(p, block.panel))
-                    for i in em.each(0, "%tiles"):
-                        row = em.mul(i, block.rows)
+                    strip, place = b.at(p * self.strip), c.at(p * block.panel)
+                    for i in em.each(0, tiles):
+                        row = i * block.rows
                         fetch = ahead(em, k, i) if ahead else None
-                        rows = Factors(a.at(em.mul(row, strides[0])), 1, [n * strides[0] for n in range(block.rows)],
-                                       True)
+                        rows = Factors(a.at(row * strides[0]), 1, [n * strides[0] for n in range(block.rows)], True)
                         columns = Factors(strip, block.panel, register.neighbours(t.size))
-                        register.multiply(rows, columns, steps, place.at(em.mul(row, strides[1])), strides[1], add,
-                                          fetch)
+                        register.multiply(rows, columns, steps, place.at(row * strides[1]), strides[1], add, fetch)
         return em
 
     def output(self) -> Emitter:
@@ -100,6 +97,7 @@ class Forward(Writer):
         spec, lanes = self.spec, self.width
         em, epilogue = self.epilogue(0).function("output", [
             "ptr %sums", "ptr %line", "ptr %square", "i64 %first", "i64 %last", "i64 %low", "i64 %high"])
+        first, last, low, high = em.numbers
         sums, line = (self.array(p, em) for p in ("%sums", "%line"))
         pixels, turned = (Array(em, self.element, self.side, p) for p in ("%line", "%square"))
         transform, size = Transform(em, algebra_of(spec).out, lanes), spec.side
@@ -107,31 +105,31 @@ class Forward(Writer):
         def runs(top: Index) -> Iterator[tuple[Index, int, Index]]:
             """The pixels of a row of tiles in runs: begin in the line, number, and the first one's in the image."""
             if self.whole:  # those of all lines, here and in the image
-                yield 0, spec.tile * spec.out_width, em.mul(top, spec.out_width)
+                yield 0, spec.tile * spec.out_width, top * spec.out_width
                 return
-            for i in em.each(0, em.min(spec.tile, em.sub(spec.out_height, top))):
-                yield em.mul(i, self.breadth * lanes), spec.out_width, em.mul(em.add(top, i), spec.out_width)
-        for y in em.each(0, em.sub("%last", "%first")):
-            tiles = sums.at(em.mul(y, spec.columns * self.sums_stride))
-            top = em.mul(em.add(y, "%first"), spec.tile)
-            for c in em.each("%low", "%high", lanes):
-                own = tiles.at(em.sub(c, "%low"))
+            for i in em.each(0, em.min(spec.tile, spec.out_height - top)):
+                yield i * (self.breadth * lanes), spec.out_width, (top + i) * spec.out_width
+        for y in em.each(0, last - first):
+            tiles = sums.at(y * (spec.columns * self.sums_stride))
+            top = (y + first) * spec.tile
+            for c in em.each(low, high, lanes):
+                own = tiles.at(c - low)
                 for x in em.each(0, spec.columns):
-                    here, place = own.at(em.mul(x, self.sums_stride)), line.at(em.mul(x, spec.tile * lanes))
+                    here, place = own.at(x * self.sums_stride), line.at(x * (spec.tile * lanes))
                     grid = [[here.load((i * size + j) * self.sums_plane) for j in range(size)] for i in range(size)]
                     for i, values in enumerate(transform.both(grid)):
                         for j, value in enumerate(values):
                             place.store(value, (i * self.breadth + j) * lanes)
-                exist = em.min(lanes, em.sub("%high", c)) if spec.maps % lanes else lanes
+                exist = em.min(lanes, high - c) if spec.maps % lanes else lanes
                 for at, count, pixel in runs(top):
                     for x, valid in each_tile(em, count, self.side):
                         for part in range(0, lanes, self.side):
-                            near = pixels.at(em.add(em.add(at, em.mul(x, lanes)), part))
+                            near = pixels.at(at + x * lanes + part)
                             rows = [near.load(q * lanes) for q in range(valid)]
                             rows += [rows[0]] * (self.side - valid)
                             for q, value in enumerate(em.transpose(self.element, rows)):
                                 turned.store(value, (part + q) * self.side)
                         for k in em.each(0, exist):
-                            value = turned.load(em.mul(k, self.side))
-                            epilogue.store(value, em.add(c, k), em.add(pixel, x), self.side, valid)
+                            value = turned.load(k * self.side)
+                            epilogue.store(value, c + k, pixel + x, self.side, valid)
         return em

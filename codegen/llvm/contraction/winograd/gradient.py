@@ -14,23 +14,13 @@ from ...text.emitter import Emitter, Index
 from ...text.types import F32
 from ..operand import Results
 from ..tile import Factors, Tile
-from ..writer import Writer, scratch_layout
+from ..writer import scratch_layout
 from .algebra import Transform, gradient_algebra
-from .parts import Source, even_blocks, for_images, symbol_of, transform_function
+from .parts import Source, WinogradWriter, even_blocks, for_images, transform_function
 from .spec import WinogradSpec, gradient_blocking, round_up
 
 
-def tiles_kernel(spec: WinogradSpec, target: Target) -> Kernel:
-    """The first kernel: its slots are the images, the gradients at the output and scratch."""
-    return _Gradient("gradient", spec, target).first()
-
-
-def sums_kernel(spec: WinogradSpec, target: Target) -> Kernel:
-    """The second kernel: its slots are the gradient of the weights and scratch, as the first kernel left it."""
-    return _Gradient("weights_gradient", spec, target).second()
-
-
-class _Gradient(Writer):
+class Gradient(WinogradWriter):
     """Writes both kernels.
 
     Transformed tiles are at ``[vector of channels][point][tile][lane]``, sums at
@@ -38,11 +28,11 @@ class _Gradient(Writer):
     together are neighbours.
     """
 
-    def __init__(self, name: str, spec: WinogradSpec, target: Target) -> None:
+    names = "gradient", "weights_gradient"
+
+    def __init__(self, spec: WinogradSpec, target: Target, number: int) -> None:
+        super().__init__(spec, target, number, Results(spec.maps, 9 * spec.channels, 1, F32, (), ()))
         self.block = block = gradient_blocking(spec, target)
-        work = Results(spec.maps, 9 * spec.channels, 1, F32, (), ())
-        super().__init__(Emitter(symbol_of(name, spec, target), target), work, block.lanes)
-        self.spec = spec
         lanes = block.lanes
         self.tiles = (spec.batch * spec.rows if block.owned else block.tile_rows) * spec.columns
         plane = self.tiles * lanes + 16
@@ -71,12 +61,6 @@ class _Gradient(Writer):
         self.scratch_slot = slot
         return self.array(self.em.slot(slot)), self.scratch(*self.sizes, shared=self.shared[-1])
 
-    def kernel(self, has_products: bool, moved: int) -> Kernel:
-        """The finished kernel, which reads and writes ``moved`` bytes."""
-        spec, em = self.spec, self.em
-        flops = 2 * spec.batch * spec.rows * spec.columns * spec.points * spec.channels * spec.maps * has_products
-        return Kernel("llvm", em.symbol, em.text(), self.scratch_bytes, flops, moved, shared=4 * self.shared[-1])
-
     def first(self) -> Kernel:
         """Transforms the tiles, and sums up their products unless that is left to the second kernel."""
         em, spec, block = self.em, self.spec, self.block
@@ -85,42 +69,44 @@ class _Gradient(Writer):
         scratch, own = self.parts(2)
         sizes = spec.channels * spec.height * spec.width, spec.maps * spec.out_height * spec.out_width
         places = [scratch.at(at) for at in self.shared[:-1]] if block.owned else own[4:6]
-        em.clear(own[0].pointer, 4 * (round_up(self.sizes[0], 16) + round_up(self.sizes[1], 16)))
+        own[0].clear(round_up(self.sizes[0], 16) + round_up(self.sizes[1], 16))
         multiply = None
         if not block.owned:
-            em.clear(own[2].pointer, 4 * round_up(self.sizes[2], 16))
+            own[2].clear(round_up(self.sizes[2], 16))
             multiply = self._multiply()
         for first, last in even_blocks(em, spec.batch * spec.rows, block.tile_rows):
             for n, low, high, offset in for_images(em, first, last, spec.rows):
-                start = em.add(offset, first) if block.owned else offset
+                start = offset + first if block.owned else offset
                 for function, image, size, window, to, n_maps in zip(
                         functions, images, sizes, own[:2], places, (spec.channels, spec.maps), strict=True):
-                    at = image.at(em.mul(n, size))
-                    place = to.at(em.mul(start, spec.columns * block.lanes))
+                    at = image.at(n * size)
+                    place = to.at(start * (spec.columns * block.lanes))
                     em.call(function, at, window, place, low, high, 0, n_maps)
             if multiply is not None:
-                em.call(multiply, *places, own[2], em.mul(em.sub(last, first), spec.columns))
-        return self.kernel(not block.owned, 4 * (spec.batch * sum(sizes) + sum(self.shared[-1:])))
+                em.call(multiply, *places, own[2], (last - first) * spec.columns)
+        flops = 0 if block.owned else spec.flops
+        return self.kernel(flops, 4 * (spec.batch * sum(sizes) + self.shared[-1]), self.shared[-1])
 
     def _multiply(self) -> Emitter:
         """A function that adds the products of ``%depth`` tiles to all sums."""
         em = self.em.function("multiply", ["ptr %data", "ptr %taps", "ptr %sums", "i64 %depth"])
         data, taps, sums = (self.array(p, em) for p in ("%data", "%taps", "%sums"))
+        depth, = em.numbers
         for p in em.each(0, self.panels):
             for r in em.each(0, self.row_tiles):
-                place = sums.at(em.mul(em.add(em.mul(p, self.row_tiles), r), self.unit))
-                self._products(p, r, place, data, taps, "%depth", True)
+                place = sums.at((p * self.row_tiles + r) * self.unit)
+                self._products(p, r, place, data, taps, depth, True)
         return em
 
     def _products(self, p: Index, r: Index, place: Array, data: Array, taps: Array, depth: Index, add: bool) -> None:
         """The products of all points for panel ``p`` and row tile ``r``."""
         em, block, tile = place.em, self.block, Tile(place.em, self.element, self.width)
         vector, inside = em.divmod(r, block.lanes // block.rows)
-        lane = em.mul(inside, block.rows)
-        a = data.at(em.add(em.mul(vector, self.data.group), lane))
-        b = taps.at(em.mul(p, block.vectors * self.taps.group))
+        lane = inside * block.rows
+        a = data.at(vector * self.data.group + lane)
+        b = taps.at(p * (block.vectors * self.taps.group))
         for k in em.each(0, self.spec.points):
-            at, offset = place.at(em.mul(k, block.rows * block.panel)), em.mul(k, self.data.plane)
+            at, offset = place.at(k * (block.rows * block.panel)), k * self.data.plane
             rows = Factors(a.at(offset), block.lanes, range(block.rows), True)
             columns = Factors(b.at(offset), block.lanes, [j * self.data.group for j in range(block.vectors)])
             tile.multiply(rows, columns, depth, at, block.panel, add)
@@ -138,30 +124,30 @@ class _Gradient(Writer):
                 data, taps = (scratch.at(at) for at in self.shared[:-1])
                 self._products(p, r, sums, data, taps, self.tiles, False)
             else:
-                sums = scratch.at(em.add(em.mul(u, self.unit), scratch_layout(4, *self.sizes)[2]))
-                for t in em.each(1, "%nth"):  # add the sums of the other threads to those of the first one
-                    other = sums.at(em.mul(t, self.scratch_bytes // self.size))
+                sums = scratch.at(u * self.unit + scratch_layout(4, *self.sizes)[2])
+                for t in em.each(1, em.nth):  # add the sums of the other threads to those of the first one
+                    other = sums.at(t * (self.scratch_bytes // self.size))
                     for i in em.each(0, self.unit, self.width):
                         place, x = sums.at(i), other.load(i)
                         place.store(em.binary("fadd", self.element, self.width, place.load(), x))
-            em.call(finish, sums, own[3], to, em.mul(r, block.rows), em.mul(p, block.panel))
+            em.call(finish, sums, own[3], to, r * block.rows, p * block.panel)
         moved = 36 * spec.channels * spec.maps + 4 * self.unit * self.row_tiles * self.panels
-        return self.kernel(block.owned, moved)
+        return self.kernel(spec.flops if block.owned else 0, moved, self.shared[-1])
 
     def _finish(self) -> Emitter:
         """A function that transforms the sums of a register tile and stores weights."""
         spec, block, lanes, size = self.spec, self.block, self.width, self.spec.tile + 2
         em = self.em.function("finish", ["ptr %sums", "ptr %square", "ptr %to", "i64 %channel", "i64 %map"])
         sums, square, to = (self.array(p, em) for p in ("%sums", "%square", "%to"))
+        channel, map_ = em.numbers
         transform = Transform(em, gradient_algebra(spec.tile).out, lanes)
         stride = round_up(9, lanes)
         whole = spec.maps % block.panel in (0, *range(block.panel - lanes + 1, block.panel))
-        vectors = block.vectors if whole else em.min(
-            block.vectors, em.div(em.add(em.sub(spec.maps, "%map"), lanes - 1), lanes))
-        for i in em.each(0, em.min(block.rows, em.sub(spec.channels, "%channel"))):
+        vectors = block.vectors if whole else em.min(block.vectors, (spec.maps - map_ + (lanes - 1)) // lanes)
+        for i in em.each(0, em.min(block.rows, spec.channels - channel)):
             for j in em.each(0, vectors):
-                first = em.add("%map", em.mul(j, lanes))
-                start = sums.at(em.add(em.mul(i, block.panel), em.mul(j, lanes)))
+                first = map_ + j * lanes
+                start = sums.at(i * block.panel + j * lanes)
                 values = [start.load(k * block.rows * block.panel) for k in range(spec.points)]
                 grid = transform.both([values[k:k + size] for k in range(0, spec.points, size)])
                 taps = [x for line in grid for x in line]
@@ -169,10 +155,10 @@ class _Gradient(Writer):
                     part = taps[at:at + lanes]
                     for q, x in enumerate(em.transpose(self.element, [*part, *[part[0]] * (lanes - len(part))])):
                         square.store(x, q * stride + at)
-                for q in em.each(0, em.min(lanes, em.sub(spec.maps, first)) if spec.maps % lanes else lanes):
-                    source = square.at(em.mul(q, stride))
-                    at = em.add(em.mul(em.add(first, q), spec.channels), em.add("%channel", i))
-                    place = to.at(em.mul(at, 9))
+                for q in em.each(0, em.min(lanes, spec.maps - first) if spec.maps % lanes else lanes):
+                    source = square.at(q * stride)
+                    at = (first + q) * spec.channels + (channel + i)
+                    place = to.at(at * 9)
                     for k in range(0, 9, lanes):
                         place.store(source.load(k), k, 9 - k)
         return em

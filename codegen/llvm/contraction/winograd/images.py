@@ -13,65 +13,54 @@ from kusari.ir import Kernel
 from ....target import Target
 from .forward import Forward
 from .parts import even_blocks, for_images, transform_function, transform_weights
-from .spec import WinogradSpec, blocking, round_up, row_stride, weights_only
+from .spec import WinogradSpec, blocking, round_up, row_stride
 
 
-def weights_kernel(spec: WinogradSpec, target: Target) -> Kernel:
-    """The first kernel transforms the weights; its slots are the weights and scratch."""
-    return _Images("weights", weights_only(spec), target).weights()
-
-
-def images_kernel(spec: WinogradSpec, target: Target) -> Kernel:
-    """The second kernel convolves with transformed weights and applies the epilogue.
-
-    Its slots are the images, the operands, the outputs and scratch, as the first kernel left it.
-    """
-    return _Images("images", spec, target).images()
-
-
-class _Images(Forward):
+class Images(Forward):
     """Writes both kernels. Invariant: the border of the window, which is zero at first, is never written."""
 
-    def __init__(self, name: str, spec: WinogradSpec, target: Target) -> None:
+    names = "weights", "images"
+
+    def __init__(self, spec: WinogradSpec, target: Target, number: int) -> None:
         self.block = block = blocking(spec, target)
-        super().__init__(name, spec, target, block, block.most, spec.channels, -(-spec.maps // block.panel), block.most,
-                         row_stride(spec.maps, block.lanes))
+        super().__init__(spec, target, number, block, block.most, spec.channels, -(-spec.maps // block.panel),
+                         block.most, row_stride(spec.maps, block.lanes))
         self.shared = spec.points * self.weights_plane
 
-    def weights(self) -> Kernel:
-        """A thread takes some channels of some vectors of output channels."""
+    def first(self) -> Kernel:
+        """Transforms the weights: a thread takes some channels of some vectors of output channels."""
         em, spec, lanes, panel = self.em, self.spec, self.width, self.block.panel
         weights, to = self.array(em.slot(0)), self.array(em.slot(1))
         for u in em.each(*em.chunk(-(-spec.maps // lanes) * spec.channels)):
             group, channel = em.divmod(u, spec.channels)
-            first = em.mul(group, lanes)
+            first = group * lanes
             strip, inside = em.divmod(first, panel)
-            place = to.at(em.add(em.add(em.mul(strip, self.strip), inside), em.mul(channel, panel)))
+            place = to.at(strip * self.strip + inside + channel * panel)
             transform_weights(spec, weights, channel, first, place, self.weights_plane, self.chunk * panel)
         moved = 36 * spec.channels * spec.maps + 4 * self.shared
-        return self.kernel(moved, self.shared, moved)
+        return self.kernel(moved, moved, self.shared)
 
-    def images(self) -> Kernel:
-        """Threads share the rows of tiles of all images."""
+    def second(self) -> Kernel:
+        """Convolves with transformed weights: threads share the rows of tiles of all images."""
         em, spec, block, source = self.em, self.spec, self.block, self.source
         transform = transform_function(em, "tiles", source)
-        multiply = self.multiply(block, spec.maps, [], spec.channels, add=False)
+        multiply = self.multiply(block, spec.maps, spec.channels, add=False)
         self.read_slots()
         weights = self.array(em.slot(self.scratch_slot))
         sizes = source.window(min(block.tile_rows, spec.rows)), *self.buffers
         window, line, transposed, data, sums = self.scratch(
             *sizes, spec.points * source.plane, spec.points * self.sums_plane, shared=self.shared)
         output = self.output()
-        em.clear(window.pointer, 4 * round_up(sizes[0], 16))
+        window.clear(round_up(sizes[0], 16))
         size = spec.channels * spec.height * spec.width
         for first, last in even_blocks(em, spec.batch * spec.rows, block.tile_rows):
             for n, low, high, offset in for_images(em, first, last, spec.rows):
-                image = self.array(self.slots[0]).at(em.mul(n, size))
-                to = data.at(em.mul(offset, spec.columns * source.stride))
+                image = self.array(self.slots[0]).at(n * size)
+                to = data.at(offset * (spec.columns * source.stride))
                 em.call(transform, image, window, to, low, high, 0, spec.channels)
-            tiles = em.div(em.add(em.mul(em.sub(last, first), spec.columns), block.rows - 1), block.rows)
+            tiles = ((last - first) * spec.columns + (block.rows - 1)) // block.rows
             em.call(multiply, data, weights, sums, tiles)
             for n, low, high, offset in for_images(em, first, last, spec.rows):
-                start = sums.at(em.mul(offset, spec.columns * self.sums_stride))
+                start = sums.at(offset * (spec.columns * self.sums_stride))
                 em.call(output, start, line, transposed, low, high, 0, spec.maps, *self.epilogue(n).arguments)
-        return self.kernel(4 * (spec.batch * size + 9 * spec.channels * spec.maps), self.shared)
+        return self.with_results(4 * (spec.batch * size + 9 * spec.channels * spec.maps), self.shared)

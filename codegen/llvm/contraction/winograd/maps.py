@@ -15,78 +15,67 @@ from ....target import Target
 from ...text.emitter import Emitter, Index
 from .forward import Forward
 from .parts import for_images, transform_function, transform_weights
-from .spec import WinogradSpec, maps_blocking, round_up, tiles_only
+from .spec import WinogradSpec, maps_blocking, round_up
 
 
-def shared_tiles_kernel(spec: WinogradSpec, target: Target) -> Kernel:
-    """The first kernel transforms the tiles; its slots are the images and scratch."""
-    return _Maps("tiles", tiles_only(spec), target).tiles()
-
-
-def maps_kernel(spec: WinogradSpec, target: Target) -> Kernel:
-    """The second kernel multiplies and applies the epilogue.
-
-    Its slots are the weights, the operands, the outputs and scratch, as the first kernel left it.
-    """
-    return _Maps("maps", spec, target).maps()
-
-
-class _Maps(Forward):
+class Maps(Forward):
     """Writes both kernels. Transformed tiles are at the start of the scratch memory; register tiles reach beyond."""
 
-    def __init__(self, name: str, spec: WinogradSpec, target: Target) -> None:
+    names = "tiles", "maps"
+
+    def __init__(self, spec: WinogradSpec, target: Target, number: int) -> None:
         self.block = block = maps_blocking(spec, target)
         self.total = spec.batch * spec.rows
         self.most = round_up(block.tile_rows * spec.columns, block.rows)
-        super().__init__(name, spec, target, block, self.total * spec.columns + block.rows, block.chunk, 1, self.most,
-                         block.panel)
+        super().__init__(spec, target, number, block, self.total * spec.columns + block.rows, block.chunk, 1,
+                         self.most, block.panel)
         self.shared = round_up(spec.points * self.source.plane, 16)
 
-    def tiles(self) -> Kernel:
-        """Threads share vectors of channels of some rows of tiles of an image."""
+    def first(self) -> Kernel:
+        """Transforms the tiles: threads share vectors of channels of some rows of tiles of an image."""
         em, spec, block, source = self.em, self.spec, self.block, self.source
         image, scratch = self.array(em.slot(0)), self.array(em.slot(1))
         self.scratch_slot = 1
         size = round_up(source.window(block.window_rows), 16)
         window, = self.scratch(size, shared=self.shared)
         transform = transform_function(em, "tiles", source)
-        em.clear(window.pointer, 4 * size)
+        window.clear(size)
         groups, parts = -(-spec.channels // block.lanes), -(-spec.rows // block.window_rows)
         for u in em.each(*em.chunk(spec.batch * groups * parts)):
             above, part = em.divmod(u, parts)
             n, group = em.divmod(above, groups)
-            first, low = em.mul(part, block.window_rows), em.mul(group, block.lanes)
-            at = image.at(em.mul(n, spec.channels * spec.height * spec.width))
-            tile = em.mul(em.add(em.mul(n, spec.rows), first), spec.columns)
-            em.call(transform, at, window, scratch.at(em.mul(tile, source.stride)), first,
-                    em.min(em.add(first, block.window_rows), spec.rows), low,
-                    em.min(em.add(low, block.lanes), spec.channels))
+            first, low = part * block.window_rows, group * block.lanes
+            at = image.at(n * (spec.channels * spec.height * spec.width))
+            tile = (n * spec.rows + first) * spec.columns
+            em.call(transform, at, window, scratch.at(tile * source.stride), first,
+                    em.min(first + block.window_rows, spec.rows), low,
+                    em.min(low + block.lanes, spec.channels))
         moved = 4 * (spec.batch * spec.channels * spec.height * spec.width + self.shared)
-        return self.kernel(moved, self.shared, moved)
+        return self.kernel(moved, moved, self.shared)
 
-    def maps(self) -> Kernel:
-        """Threads share panels of output channels."""
+    def second(self) -> Kernel:
+        """Multiplies, and applies the epilogue: threads share panels of output channels."""
         em, spec, block, panel = self.em, self.spec, self.block, self.block.panel
         self.read_slots()
         self.filters, self.data = self.array(self.slots[0]), self.array(em.slot(self.scratch_slot))
         self.weights, self.sums, *self.turning = self.scratch(
             spec.points * self.weights_plane, spec.points * self.sums_plane, *self.buffers, shared=self.shared)
         self.transform, self.finish = self._transform(), self.output()
-        self.product = self.multiply(block, panel, ["i64 %depth", "ptr %next"], "%depth", block.chunks > 1, self._ahead)
+        self.product = self.multiply(block, panel, None, block.chunks > 1, self._ahead)
         for p in em.each(*em.chunk(-(-spec.maps // panel))):
-            low = em.mul(p, panel)
+            low = p * panel
             if block.chunks > 1:
                 self._by_channels(low)
             else:
                 self._by_tiles(low)
-        return self.kernel(4 * (self.shared + 9 * spec.channels * spec.maps), self.shared)
+        return self.with_results(4 * (self.shared + 9 * spec.channels * spec.maps), self.shared)
 
     def _by_channels(self, low: Index) -> None:
         """A panel from output channel ``low`` on, some channels at a time: the sums of all tiles are added up."""
         em, spec, block = self.em, self.spec, self.block
-        em.clear(self.sums.pointer, 4 * spec.points * self.sums_plane)
+        self.sums.clear(spec.points * self.sums_plane)
         for channel in em.each(0, spec.channels, block.chunk):
-            depth = em.min(block.chunk, em.sub(spec.channels, channel))
+            depth = em.min(block.chunk, spec.channels - channel)
             em.call(self.transform, self.filters, self.weights, low, channel, depth)
             self._multiply(low, channel, depth, 0, self.most // block.rows)
         self._leave(low, 0, self.total)
@@ -96,45 +85,46 @@ class _Maps(Forward):
         em, spec, block = self.em, self.spec, self.block
         em.call(self.transform, self.filters, self.weights, low, 0, spec.channels)
         for first in em.each(0, self.total, block.tile_rows):
-            last = em.min(em.add(first, block.tile_rows), self.total)
-            count = em.div(em.add(em.mul(em.sub(last, first), spec.columns), block.rows - 1), block.rows)
+            last = em.min(first + block.tile_rows, self.total)
+            count = ((last - first) * spec.columns + (block.rows - 1)) // block.rows
             self._multiply(low, 0, spec.channels, first, count)
             self._leave(low, first, last)
 
     def _multiply(self, low: Index, channel: Index, depth: Index, first: Index, count: Index) -> None:
         """Products of ``depth`` channels and of ``count`` register tiles from row of tiles ``first``."""
         em, spec, block = self.em, self.spec, self.block
-        at = em.add(em.mul(first, spec.columns * self.source.stride), em.mul(channel, spec.phases))
-        following = em.add(channel, block.chunk)
+        at = first * (spec.columns * self.source.stride) + channel * spec.phases
+        following = channel + block.chunk
         last = em.compare("sge", following, spec.channels)
-        map_ = em.select("i64", 1, last, str(em.add(low, block.panel)), str(low))
-        taps = self.filters.at(self._tap(em, map_, em.select("i64", 1, last, "0", str(following))))
+        map_ = em.choose(last, low + block.panel, low)
+        taps = self.filters.at(self._tap(map_, em.choose(last, 0, following)))
         em.call(self.product, self.data.at(at), self.weights, self.sums, count, depth, taps)
 
     def _leave(self, low: Index, first: Index, last: Index) -> None:
         """Transform the sums of some rows of tiles back, with the epilogue."""
         em, spec, panel = self.em, self.spec, self.block.panel
         for n, start, end, offset in for_images(em, first, last, spec.rows):
-            place = self.sums.at(em.mul(offset, spec.columns * panel))
-            high = em.min(em.add(low, panel), spec.maps)
+            place = self.sums.at(offset * (spec.columns * panel))
+            high = em.min(low + panel, spec.maps)
             em.call(self.finish, place, *self.turning, start, end, low, high, *self.epilogue(n).arguments)
 
-    def _tap(self, em: Emitter, map_: Index, channel: Index) -> Index:
+    def _tap(self, map_: Index, channel: Index) -> Index:
         """The offset of the taps of a channel of an output channel."""
         maps, channels = self.spec.tap_steps
-        return em.add(em.mul(map_, maps), em.mul(channel, channels))
+        return map_ * maps + channel * channels
 
     def _transform(self) -> Emitter:
         """A function: weights of ``%count`` channels from ``%channel`` for a panel, from output channel ``%map``."""
         block = self.block
         em = self.em.function("weights", ["ptr %weights", "ptr %to", "i64 %map", "i64 %channel", "i64 %count"])
         weights, to = self.array("%weights", em), self.array("%to", em)
+        map_, channel, count = em.numbers
         for q in em.each(0, block.vectors):
-            at = em.mul(q, block.lanes)
-            first = em.add("%map", at)
-            for c in em.each(0, "%count"):
-                place = to.at(em.add(em.mul(c, block.panel), at))
-                transform_weights(self.spec, weights, em.add("%channel", c), first, place, self.weights_plane,
+            at = q * block.lanes
+            first = map_ + at
+            for c in em.each(0, count):
+                place = to.at(c * block.panel + at)
+                transform_weights(self.spec, weights, channel + c, first, place, self.weights_plane,
                                   block.chunk * block.panel)
         return em
 
@@ -146,11 +136,11 @@ class _Maps(Forward):
         spec, block = self.spec, self.block
         turns = spec.points * -(-block.tile_rows * spec.columns // block.rows)
         each = -(-block.panel // turns) if spec.phases == 1 else 0
-        turn = em.add(em.mul(point, turns // spec.points), tile)
-        first = em.min(em.div(em.mul(turn, block.panel), turns), block.panel - each)
-        places = [self.array("%next", em).at(self._tap(em, em.add(first, q), 0)) for q in range(each)]
+        turn = point * (turns // spec.points) + tile
+        first = em.min(turn * block.panel // turns, block.panel - each)
+        places = [self.array("%next", em).at(self._tap(first + q, 0)) for q in range(each)]
 
         def fetch(channel: Index) -> None:
             for place in places:
-                em.prefetch(place.at(self._tap(em, 0, channel)).pointer)
+                em.prefetch(place.at(self._tap(0, channel)).pointer)
         return fetch

@@ -1,22 +1,36 @@
-"""Pieces of the Winograd kernels: images to transformed tiles, weights, squares transposed in registers."""
+"""Common parts of the Winograd kernels: images to transformed tiles, weights, squares transposed in registers."""
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
+
+from kusari.ir import Kernel
 
 from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Emitter, Index
+from ...text.types import symbol_of
+from ..operand import Results
+from ..writer import Writer
 from .algebra import Algebra, Matrix, forward_algebra, strided_algebra
 from .phases import PHASES, transformed
 from .spec import WinogradSpec
 
 
-def symbol_of(name: str, spec: WinogradSpec, target: Target) -> str:
-    """The name of a kernel."""
-    digest = hashlib.sha256(repr((spec, target)).encode()).hexdigest()[:12]
-    return f"winograd{spec.tile}_{name}_{spec.channels}x{spec.maps}_{digest}"
+class WinogradWriter(Writer):
+    """Writes kernel ``number`` of a convolution, the first or the second; ``names`` are those of both."""
+
+    names: ClassVar[tuple[str, str]]
+
+    def __init__(self, spec: WinogradSpec, target: Target, number: int, results: Results) -> None:
+        name = f"winograd{spec.tile}_{self.names[number]}_{spec.channels}x{spec.maps}"
+        super().__init__(Emitter(symbol_of(name, spec, target), target), results, target.lanes(4))
+        self.spec = spec
+
+    def kernel(self, flops: int, moved: int, shared: int) -> Kernel:
+        """The finished kernel, which reads and writes ``moved`` bytes; ``shared`` elements are of all threads."""
+        return Kernel("llvm", self.em.symbol, self.em.text(), self.scratch_bytes, flops, moved, shared=4 * shared)
 
 
 def algebra_of(spec: WinogradSpec) -> Algebra:
@@ -80,19 +94,19 @@ def transform_function(em: Emitter, name: str, source: Source) -> Emitter:
     inner = em.function(
         name, ["ptr %image", "ptr %window", "ptr %to", "i64 %first", "i64 %last", "i64 %low", "i64 %high"])
     image, window, result = (Array(inner, "float", source.lanes, p) for p in ("%image", "%window", "%to"))
-    count = inner.sub("%last", "%first")
-    top = inner.mul("%first", source.step)
-    lines = inner.add(inner.mul(count, source.step), source.extent - source.step)
-    for c in inner.each("%low", "%high", source.lanes):
+    first, last, low, high = inner.numbers
+    count, top = last - first, first * source.step
+    lines = count * source.step + (source.extent - source.step)
+    for c in inner.each(low, high, source.lanes):
         _fill_window(source, image, window, c, top, lines)
-        to = result.at(inner.mul(c, source.group // source.lanes))
+        to = result.at(c * (source.group // source.lanes))
         if source.block:  # of the blocks before this one there are all phases
-            to = to.at(inner.mul(inner.div(c, source.block), (len(PHASES) - 1) * source.block))
+            to = to.at(c // source.block * ((len(PHASES) - 1) * source.block))
         for y in inner.each(0, count):
             for x in inner.each(0, source.columns):
-                at = inner.add(inner.mul(y, source.step * source.breadth), inner.mul(x, source.step))
-                start = window.at(inner.mul(at, source.lanes))
-                place = to.at(inner.mul(inner.add(inner.mul(y, source.columns), x), source.stride))
+                at = y * (source.step * source.breadth) + x * source.step
+                start = window.at(at * source.lanes)
+                place = to.at((y * source.columns + x) * source.stride)
                 size = source.extent
                 grid = [[start.load((i * source.breadth + j) * source.lanes) for j in range(size)] for i in range(size)]
                 phases = transformed(inner, source.matrix, source.lanes, grid, source.block > 0)
@@ -116,23 +130,23 @@ def _fill_window(source: Source, image: Array, window: Array, c: Index, top: Ind
     side = square(lanes, source.width)
     image, window = (Array(em, "float", side, array.pointer) for array in (image, window))
     whole = source.channels % lanes == 0
-    planes = [image.at(em.mul(c, size))] if whole else [
-        image.at(em.mul(em.min(em.add(c, q), source.channels - 1), size)) for q in range(lanes)]
+    planes = [image.at(c * size)] if whole else [
+        image.at(em.min(c + q, source.channels - 1) * size) for q in range(lanes)]
     for r in em.each(0, lines):
-        row = em.sub(em.add(top, r), source.top)
-        start = window.at(em.mul(em.add(em.mul(r, breadth), source.left), lanes))
+        row = top + r - source.top
+        start = window.at((r * breadth + source.left) * lanes)
         for there in em.either(em.compare("ult", row, source.height)):
             if not there:
-                em.clear(start.pointer, 4 * source.width * lanes)
+                start.clear(source.width * lanes)
                 continue
             short = source.width if source.width < side else None
             for i in em.each(0, source.width, side):
                 x = i if short else em.min(i, source.width - side)   # the last square may overlap the one before
-                at = em.add(em.mul(row, source.width), x)
+                at = row * source.width + x
                 starts = [p.at(at) for p in planes]
                 if whole:
                     starts = [starts[0].at(q * size) for q in range(lanes)]
-                place = start.at(em.mul(x, lanes))
+                place = start.at(x * lanes)
                 for part in range(0, lanes, side):
                     rows = [p.load(0, short) for p in starts[part:part + side]]
                     for k, y in enumerate(em.transpose("float", rows)[:short]):
@@ -147,12 +161,12 @@ def transform_weights(spec: WinogradSpec, weights: Array, channel: Index, first:
     """
     em, lanes = weights.em, weights.width
     between_maps, between_channels = spec.tap_steps
-    base = weights.at(em.mul(channel, between_channels))
+    base = weights.at(channel * between_channels)
     if spec.maps % lanes == 0:
-        base = base.at(em.mul(first, between_maps))
+        base = base.at(first * between_maps)
         starts = [base.at(q * between_maps) for q in range(lanes)]
     else:
-        starts = [base.at(em.mul(em.min(em.add(first, q), spec.maps - 1), between_maps)) for q in range(lanes)]
+        starts = [base.at(em.min(first + q, spec.maps - 1) * between_maps) for q in range(lanes)]
     taps: list[str] = []  # vectors of a tap of each filter
     while len(taps) < 9:
         at = len(taps)
@@ -168,16 +182,16 @@ def transform_weights(spec: WinogradSpec, weights: Array, channel: Index, first:
 
 def for_images(em: Emitter, first: Index, last: Index, rows: int) -> Iterator[tuple[Index, Index, Index, Index]]:
     """Loops over the images with the rows of tiles ``first`` … ``last - 1``: number, first and last row, offset."""
-    for n in em.each(em.div(first, rows), em.add(em.div(em.sub(last, 1), rows), 1)):
-        start = em.mul(n, rows)
-        low, high = em.max(first, start), em.min(last, em.add(start, rows))
-        yield n, em.sub(low, start), em.sub(high, start), em.sub(low, first)
+    for n in em.each(first // rows, (last - 1) // rows + 1):
+        start = n * rows
+        low, high = em.max(first, start), em.min(last, start + rows)
+        yield n, low - start, high - start, low - first
 
 
 def even_blocks(em: Emitter, total: int, most: int) -> Iterator[tuple[Index, Index]]:
     """First and end of this thread's part of ``range(total)``, in equal pieces of at most ``most``."""
     lo, hi = em.chunk(total)
-    count = em.div(em.add(em.sub(hi, lo), most - 1), most)
-    step = em.div(em.add(em.sub(hi, lo), em.sub(em.max(count, 1), 1)), em.max(count, 1))
+    count = (hi - lo + (most - 1)) // most
+    step = (hi - lo + (em.max(count, 1) - 1)) // em.max(count, 1)
     for first in em.each(lo, hi, step):
-        yield first, em.min(em.add(first, step), hi)
+        yield first, em.min(first + step, hi)

@@ -1,7 +1,8 @@
 """The specification of a Winograd convolution, and the blocks of its work that fit the caches."""
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Literal
 
 from kusari.ir import Arg, DType, Expr
 
@@ -12,6 +13,7 @@ from ..cycles import MOST_TILE_ROWS, step_cycles
 
 #: The outputs of a tile along an axis, by stride: those for which ``algebra`` has points.
 TILES: dict[int, tuple[int, ...]] = {1: (2, 4), 2: (4,)}
+Way = Literal["tiles", "maps", "gradient"]
 
 
 @dataclass(frozen=True)
@@ -22,8 +24,9 @@ class WinogradSpec:
     convolution and ``Arg(i)`` is ``operands[i - 1]``, whose strides are for a step of an output channel (``row``), a
     pixel (``column``: 0 or 1) and an image (``batch``). Images are ``batch x channels x height x width``, outputs
     ``batch x maps x out_height x out_width``, the weights ``maps x channels x 3 x 3``, or under ``transposed``
-    ``channels x maps x 3 x 3`` with the taps reversed: that is the gradient of a convolution's input. ``by_maps``:
-    threads share the output channels, not the tiles. ``stride`` is 1, or 2 (``phases``; not transposed).
+    ``channels x maps x 3 x 3`` with the taps reversed: that is the gradient of a convolution's input. ``way``:
+    threads share the tiles or the output channels, or it is the gradient of the weights. ``stride`` is 1, or 2
+    (``phases``; not transposed).
     """
 
     batch: int
@@ -36,7 +39,7 @@ class WinogradSpec:
     transposed: bool = False
     exprs: tuple[Expr, ...] = (Arg(0),)
     operands: tuple[GemmOperand, ...] = ()
-    by_maps: bool = False
+    way: Way = "tiles"
     stride: int = 1
 
     def __post_init__(self) -> None:
@@ -96,6 +99,11 @@ class WinogradSpec:
         return self.points if self.stride == 1 else (2 * self.side - 1) ** 2
 
     @property
+    def flops(self) -> int:
+        """Operations of all products."""
+        return 2 * self.batch * self.rows * self.columns * self.products * self.channels * self.maps
+
+    @property
     def tap_steps(self) -> tuple[int, int]:
         """Elements of the weights from an output channel to the next one, and from a channel."""
         return (9, 9 * self.maps) if self.transposed else (9 * self.channels, 9)
@@ -109,11 +117,6 @@ class WinogradSpec:
     def extent(self) -> int:
         """Pixels of a tile of the image along an axis."""
         return (self.tile - 1) * self.stride + 3
-
-
-def weights_only(spec: WinogradSpec) -> WinogradSpec:
-    """Return the part of ``spec`` that the transform of the weights depends on: equal for all extents and epilogues."""
-    return replace(spec, batch=1, height=3, width=3, pad=(0, 0, 0, 0), exprs=(Arg(0),), operands=())
 
 
 def round_up(n: int, multiple: int) -> int:
@@ -175,11 +178,6 @@ def blocking(spec: WinogradSpec, target: Target) -> Blocking:
     rows = min(range(min(largest, max(4, largest - 7)), largest + 1),
                key=lambda rows: -(-tiles // rows) * step_cycles(rows, vectors))
     return Blocking(lanes, rows, vectors, tile_rows, round_up(tiles, rows))
-
-
-def tiles_only(spec: WinogradSpec) -> WinogradSpec:
-    """Return the part of ``spec`` that the transform of the images depends on if threads share the output channels."""
-    return replace(spec, exprs=(Arg(0),), operands=(), transposed=False)
 
 
 @dataclass(frozen=True)

@@ -212,13 +212,14 @@ def _number(f: Any) -> Handler:
             return f(**kwargs)
         x = args[0]
         if issubclass(type(x), Variable) and f in (int, float) and len(args) == 1 and not kwargs:
-            return operations.look(k, lambda array: f(array.item()), k.observation.tape.take(x), f"{f.__name__}()")
+            return operations.read_number(k, lambda array: f(array.item()), k.observation.tape.take(x),
+                                          f"{f.__name__}()")
         if issubclass(type(x), Variable):
             k.observation.tape.escape(x, f"{f.__name__}()")
         elif isinstance(x, ComputedNumber) and f in (int, float) and len(args) == 1 and not kwargs:
-            return operations.look(k, f, x.kusari_array, f"{f.__name__}()")
+            return operations.read_number(k, f, x.kusari_array, f"{f.__name__}()")
         elif issubclass(type(x), np.ndarray) and len(args) == 1 and not kwargs:
-            return operations.look(k, f, x, f"__{f.__name__}__()")
+            return operations.read_number(k, f, x, f"__{f.__name__}__()")
         else:
             for name in (f"__{f.__name__}__", "__index__"):
                 found = lookup.call_own(k, x, name)
@@ -373,7 +374,7 @@ _OF_DATACLASSES = frozenset(("__init__", "__eq__", "__repr__", "__hash__", "__lt
 def _of_numpy(k: Observer, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return an array or a number of NumPy's class ``cls``."""
     if issubclass(cls, np.floating) and len(args) == 1 and not kwargs and isinstance(args[0], ComputedNumber):
-        return operations.look(k, cls, args[0].kusari_array, f"{cls.__name__}()")
+        return operations.read_number(k, cls, args[0].kusari_array, f"{cls.__name__}()")
     return operations.function(k, cls, args, kwargs)
 
 

@@ -397,7 +397,7 @@ def truth(k: Observer, x: Any) -> bool:
     if cards.reads(o.tape, "bool()", x):
         return bool(x)
     if issubclass(type(x), np.ndarray):
-        return operations.look(k, bool, x, "__bool__()")
+        return operations.read_number(k, bool, x, "__bool__()")
     if issubclass(type(x), Variable):
         o.tape.escape(x, "bool()")
         return bool(x)

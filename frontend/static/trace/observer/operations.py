@@ -197,7 +197,7 @@ def _rewrite(k: Observer, operation: _Operation, before: Any) -> Any:
     return by_python(k.observation.tape, operation.name, fn, args, operation.kwargs, fn(*args, **operation.kwargs))
 
 
-def look(k: Observer, fn: Callable[[Any], Any], array: Any, name: str) -> Any:
+def read_number(k: Observer, fn: Callable[[Any], Any], array: Any, name: str) -> Any:
     """Return ``fn(array)``, a number or a truth value."""
     return _apply(k, _Operation(name, fn, (array,)))
 
