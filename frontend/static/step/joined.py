@@ -22,6 +22,7 @@ from kusari.runtime.python_rows import RunError
 from ... import tape
 from ...configuration import config
 from ...link import Link
+from ...link.namespace import entries_of
 from ...optimizer import GradientMethod
 from ...variable import Variable
 from ..errors import NotCompilable
@@ -201,7 +202,7 @@ def _calls(first: Any, method: str, static: StaticFunction, inner: bool) -> bool
     kind, function = type(first), static.function
     if not issubclass(kind, Link) or kind.__getattribute__ is not object.__getattribute__:
         return False
-    own = first.__dict__
+    own = entries_of(first)  # which does not say that its attributes may change unseen, as ``__dict__`` does
     if method:
         return not inner and getattr(kind, method, None) is function and method not in own
     if inner:
