@@ -31,12 +31,11 @@ from ..arrays.overlap import Spans, has_address
 from ..arrays.picked import Picked
 from ..arrays.written import Written
 from ..computed_numbers import Reader, numbers_in, settled
-from ..errors import Fault
+from ..errors import Fault, is_handled
 from ..guards.guard import Entry, type_of
 from ..trees import array_of
 from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding, is_lazy
 from .contents import Contents, Given
-from .handlers import is_handled
 from .net import Net
 from .numpy_nodes import look_again, taken_out, told
 from .observation import NOT_DRAWN_AGAIN, Observation
