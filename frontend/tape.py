@@ -153,6 +153,9 @@ def static_call(function: Any) -> tuple[Any, tuple[Any, ...]] | None:
     static = static_function(kind.__call__)
     if static is None:
         static = static_function(getattr(kind, "forward", None))
-        if static is None or "forward" in vars(function) or getattr(function, "_local_link_hooks", None):
+        if static is None or getattr(function, "_local_link_hooks", None):
+            return None
+        own = function.forward  # not by the object's dictionary: who asks for that may change it unseen
+        if type(own) is not MethodType or own.__func__ is not static.function or own.__self__ is not function:
             return None
     return static, (function,)

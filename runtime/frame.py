@@ -193,6 +193,9 @@ class Frame(PythonRows):
                     self.python(work)
                 else:
                     work()
+        except IndexError:
+            self.has_run = tuple(self._run)
+            raise
         finally:
             if self._run:
                 self._run.clear()

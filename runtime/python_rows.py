@@ -76,6 +76,7 @@ class PythonRows:
     """
 
     noting: Callable[[], Any] | None = None
+    has_run: Sequence[tuple[Node, Any, Any]] = ()  # when an index was out of range
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan

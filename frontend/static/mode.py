@@ -32,6 +32,10 @@ class Mode:
         return (f"{own} != {source.name(self._own, 'own')} or {shared} is not {source.name(self._shared, 'shared')} or "
                 f"{source.name(current, 'current')}.__dict__ and {source.name(watched, 'watched')}()")
 
+    def forget(self) -> None:
+        """Be a mode that is never current."""
+        self._shared = object()
+
     def is_current(self) -> bool:
         """Whether the configuration is this one, so that another fast path would do no more."""
         try:

@@ -14,7 +14,6 @@ import pytest
 
 import kusari
 from kusari.static import StaticGraphWarning
-from kusari.static.step import joined
 
 
 def run(make: Callable[[], Any], call: Callable[[Any, Any], Any], data: list[Any], static: bool, *,
@@ -176,9 +175,3 @@ def _alike(make: Callable[[Any], Callable[[Any], Any]], data: Iterable[Any], *, 
 def alike() -> Callable[..., None]:
     """The comparison of programs that may raise."""
     return _alike
-
-
-@pytest.fixture(autouse=True)
-def _small_steps_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Join loops whose losses are as small as those of tests."""
-    monkeypatch.setattr(joined, "LEAST_ELEMENTS", 0)

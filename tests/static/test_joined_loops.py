@@ -14,7 +14,7 @@ from static.training_loops import IN_PARTS, JOINED, STEPS, Called, Net, Own, Wor
 
 import kusari
 from kusari import optimizers
-from kusari.static.step import joined
+from kusari.link.namespace import is_exposed
 from kusari.static.step.straight_code import UNTRIED, sites
 
 pytestmark = pytest.mark.skipif(sys.version_info >= UNTRIED, reason="loops are made in parts by this version of Python")
@@ -52,9 +52,14 @@ def test_in_parts(loop: Callable[[World], None]) -> None:
     same(now.state(), before.state())
 
 
-def test_loops_of_little_work_are_made_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joined, "LEAST_ELEMENTS", 1 << 16)
-    assert not ran(clears_after, True).joined
+def test_neither_says_that_its_attributes_may_change_unseen() -> None:
+    """After that every call compares all of them."""
+    w = ran(clears_after, True)
+    assert w.joined and not is_exposed(w.model)
+    v = World(kind=Called)
+    for _ in range(3):
+        v.opt.update(v.model, v.x[0], v.t[0])
+    assert not is_exposed(v.model)
 
 
 @pytest.mark.parametrize("optimizer", [optimizers.SGD, optimizers.MomentumSGD, optimizers.RMSprop])

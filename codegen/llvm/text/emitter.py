@@ -434,7 +434,7 @@ class Emitter:
         """
         width = len(rows)
         result = list(rows)
-        part = min(width, _PART_BYTES // _bytes(element))
+        part = min(width, _PART_BYTES // size_of(element))
         within = [(i + j // 2, i + j // 2 + width)[j % 2] for i in range(0, width, part) for j in range(part)]
         whole = [i + j for i in range(0, 2 * width, 2 * part) for j in range(part)]
         steps = [1 << k for k in range(width.bit_length() - 1)]

@@ -47,16 +47,18 @@ class Aliases:
     """The memory of the values of one trace, as far as functions have made views of results of functions."""
 
     def __init__(self) -> None:
-        self._roots: dict[Value, Value] = {}
         self.views: dict[Value, View] = {}
+        self.sources: dict[Value, Value] = {}  # of all views, the operand that each is one of
 
     def made(self, inputs: Any, outputs: Any) -> None:
         """Take in the results of a function, pairs of a value and an array, and its operands."""
         for value, y in outputs:
             memory = owner(y)
             for source, x in inputs:
-                if type(x) is type(y) and has_address(x) and y.size and x.dtype == y.dtype and owner(x) is memory:
-                    self._view(value, y, source, x)
+                if type(x) is type(y) and has_address(x) and y.size and owner(x) is memory:
+                    self.sources[value] = source
+                    if x.dtype == y.dtype:
+                        self._view(value, y, source, x)
                     break
 
     def _view(self, value: Value, y: Any, source: Value, x: Any) -> None:
@@ -156,6 +158,39 @@ class ForwardOutputs:
         self.read = {v: replace(r, result=self.held.index(r.result)) for v, r in read.items()}
         roots = {part.root for part in exposed}
         self.changing = frozenset([v for v in made if memory.root(v) in roots])
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The result ``number`` of a call that is a view of the array of ``source``, an input or a param of the graph.
+
+    ``steps`` are the nodes that make it of that array, each with the number of its output.
+    """
+
+    number: int
+    source: Value
+    steps: tuple[tuple[Node, int], ...]
+
+    def __call__(self, array: Any) -> Any:
+        """Return the view of ``array``, or a copy where its layout makes one of it in define-by-run, too."""
+        for node, i in self.steps:
+            array = node.op.call(node.attrs, array)[i]
+        return array
+
+
+def shown_in(recording: Any) -> list[Shown]:
+    """Return the results that are views of arguments, or of arrays that are bound: their memory is not copied."""
+    graph, memory, found = recording.graph, recording.aliases.sources, list[Shown]()
+    sources, made = {*graph.inputs, *graph.params}, graph.producers()
+    for number, value in enumerate(graph.outputs):
+        steps: list[tuple[Node, int]] = []
+        v = value
+        while v in memory and v in made and len(made[v].inputs) == 1 and made[v].inputs[0] is memory[v]:
+            steps.append((made[v], made[v].outputs.index(v)))
+            v = memory[v]
+        if steps and v in sources:
+            found.append(Shown(number, v, tuple(reversed(steps))))
+    return found
 
 
 def _number_of_node(recording: Any, value: Value) -> int:

@@ -21,6 +21,8 @@ from .overlap import Spans
 if TYPE_CHECKING:
     from ..trace.recorder import Tape
 
+_STRIDED: Any = type(np.lib.stride_tricks.as_strided(np.zeros(1)).base)  # which stands between a view and its array
+
 
 def outside_value(tape: Tape, array: Any) -> Value | None:
     """Return the value of an array from outside, or of a part of one; None if it is neither.
@@ -49,9 +51,19 @@ def outside_value(tape: Tape, array: Any) -> Value | None:
 
 
 def owner(array: Any) -> Any:
-    """Return the array in whose memory ``array`` lies, the outermost one for views of views."""
-    while (base := getattr(array, "base", None)) is not None and (
-            isinstance(base, np.ndarray) or type(base) is type(array)):
+    """Return the array in whose memory ``array`` lies, the outermost one for views of views.
+
+    >>> x = np.zeros(4)
+    >>> [owner(y) is x for y in (x[1:], np.frombuffer(memoryview(x)), np.lib.stride_tricks.as_strided(x, (2,)))]
+    [True, True, True]
+    """
+    while (base := getattr(array, "base", None)) is not None:
+        if type(base) is memoryview:
+            base = base.obj
+        elif type(base) is _STRIDED:
+            base = base.base
+        if not (isinstance(base, np.ndarray) or type(base) is type(array)):
+            break
         array = base
     return array
 
@@ -82,7 +94,7 @@ class Part:
 
     def of_array(self, whole: Any) -> Any:
         """Return the part of an array, which shares its memory."""
-        return whole.reshape(self.rows)[self.index].transpose(self.order).reshape(self.shape)
+        return whole.reshape(self.rows)[(*self.index, ...)].transpose(self.order).reshape(self.shape)
 
     def replaced(self, whole: Variable, part: Variable, constant: Callable[[Any], Variable]) -> Variable:
         """Return ``whole`` with other elements in the place of its part."""
@@ -138,7 +150,7 @@ def index_of(view: Any, whole: Any) -> tuple[tuple[slice, ...], tuple[int, ...]]
         slices[axis] = slice(starts[axis], starts[axis] + (n - 1) * step + 1, step)
         order.append(axis)
     order = [j for j in range(whole.ndim) if j not in order and slices[j].stop - slices[j].start == 1] + order
-    part = whole[tuple(slices)].transpose(order)
+    part = whole[(*slices, ...)].transpose(order)  # an array also where there is no axis
     same = part.ctypes.data == view.ctypes.data and _long_axes(part) == _long_axes(view)
     return (tuple(slices), tuple(order)) if same else None
 

@@ -98,6 +98,10 @@ def differentiate(rec: Recording, seeded: tuple[bool, ...], wanted: tuple[Value,
     arrays that no function made.
     """
     graph = rec.graph
+    for n in graph.nodes:
+        if (kind := getattr(n.attrs.get("function"), "_own_kind", None)) is not None and kind.changes:
+            raise NotStatic(Fault(f"the backward of {n.op.name} changes an array that it has retained, which others "
+                                  "may read; let it change a copy", n.where or "unknown"))
     shown = {rec.aliases.root(v) for v in (*graph.sources(), *graph.outputs)}
     changing = {v for n in graph.nodes for v in (*n.inputs, *n.outputs) if rec.aliases.root(v) in shown}
     random_state = np.random.get_state()

@@ -5,6 +5,7 @@ per frame: no lookups, no decisions that could be made before, and no loops wher
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -72,7 +73,8 @@ def require_apart(bound: Sequence[tuple[Any, bool]]) -> None:
 class Arguments(FrameArguments):
     """One frame of a compiled graph on the host; ``run`` takes the arrays that are not fixed.
 
-    ``ready`` is called when all is bound, before anything runs.
+    ``ready`` is called when all is bound, before anything runs. An index that is out of range is a ``RunError``, with
+    all as it was, where code of the call may have ``handled`` it.
 
     Invariant: what is bound has the dtype and shape of the graph's value (``Stale`` is raised otherwise, before
     anything has run). An array that was changed in place since it was bound (resized, or its shape, strides, dtype or
@@ -81,13 +83,15 @@ class Arguments(FrameArguments):
     output that a caller still holds is that caller's: the next run gets a new array.
     """
 
-    __slots__ = ("run", "_copied", "_fast", "_holders", "_owners", "_params", "_pointers", "_spans", "_states",
-                 "_written")
+    __slots__ = ("run", "_copied", "_fast", "_handled", "_holders", "_owners", "_params", "_pointers", "_spans",
+                 "_states", "_written")
 
     def __init__(self, compiled: Compiled, bindings: Sequence[Any], fixed: Mapping[int, Any] | None = None,
                  returned: Sequence[int] | None = None, apart: Collection[int] = (),
-                 views: Mapping[int, tuple[int, View]] | None = None, ready: Callable[[], None] | None = None) -> None:
+                 views: Mapping[int, tuple[int, View]] | None = None, ready: Callable[[], None] | None = None,
+                 handled: bool = False) -> None:
         super().__init__(compiled, fixed, returned, apart, views)
+        self._handled = handled and bool(self.frame.layout.status_slots)
         self._spans: Spans | None = None  # of what the schedule writes
         exe, frame, final, n = compiled.executable, self.frame, compiled.plan.graph, self._first
         self._states = {i: b for i, b in enumerate(bindings, n)  # that functions write to
@@ -99,7 +103,8 @@ class Arguments(FrameArguments):
         self._written = any(e.written for e in frame.layout.externals)
         self._params = params_of(bindings, n)
         self._pointers = Pointers(frame, passed, [*range(n, n + len(bindings)), *self._results.owned], self._written)
-        self._fast = ready is None and passed == self._free and len(passed) <= MANY_ARRAYS and self._pointers.direct
+        usual = ready is None and not self._handled
+        self._fast = usual and passed == self._free and len(passed) <= MANY_ARRAYS and self._pointers.direct
         self.run: Callable[[Sequence[Any]], Any] = self._write(len(bindings), ready)
         outputs = compiled.plan.externals[n + len(final.params) + len(final.consts):]
         if compiled.plan.arena_size + sum(v.nbytes for v in outputs) >= TRIM_ABOVE_BYTES:
@@ -153,6 +158,10 @@ class Arguments(FrameArguments):
     def _write_run(self, text: CallText) -> None:
         """Append the run of the frame, which takes back what it has changed where a function gives other results."""
         source, run = text.source, f"{text.frame}.run()"
+        if self._handled:
+            undo = undoing(self.compiled, self.frame, self._first, True)
+            source.line(f"{source.name(functools.partial(_run, self.frame, undo), 'run_frame')}()")
+            return
         undo = undoing(self.compiled, self.frame, self._first) if self.frame.runs_python else None
         if undo is None:
             source.line(run)
@@ -241,6 +250,23 @@ class Arguments(FrameArguments):
     def bound(self, number: int) -> Any:
         """Return the array that param ``number`` was bound to in the last run."""
         return self.frame.bound[self._first + number]
+
+
+def _run(frame: Any, undo: Callable[[], Callable[[RunError], None]] | None) -> None:
+    """Run a frame; an index that is out of range is for the call to find again define-by-run, from where it began."""
+    back = None if undo is None else undo()
+    try:
+        frame.run()
+    except RunError as changed:
+        if back is not None:
+            back(changed)
+        raise
+    except IndexError as error:
+        changed = RunError(str(error))
+        changed.node, changed.raised, changed.run = frame.plan.graph.nodes[-1], error, frame.has_run
+        if back is not None:
+            back(changed)
+        raise changed from error
 
 
 def arguments_of(compiled: Compiled, bindings: Sequence[Any], **options: Any) -> Any:

@@ -71,7 +71,7 @@ class Call(InFlight):
         recording, outputs = schedule.recording, schedule.outputs
         self.arguments = arguments or arguments_of(
             schedule.forward, recording.bindings, returned=range(len(outputs.values)), apart=recording.apart,
-            views=outputs.views)
+            views=outputs.views, **{"handled": True} if recording.handled and recording.place is None else {})
         self.function: Any = None
         self._backwards: dict[tuple[bool, ...], CallBackward] = {}
 

@@ -46,6 +46,16 @@ def clearing(params: Sequence[Any]) -> Callable[[], None]:
     return source.function()
 
 
+def none_has_gradients(params: Sequence[Any]) -> Callable[[], bool]:
+    """Return a function that says whether no parameter has a gradient."""
+    source = Source("gradients", "none()")
+    for p in params:
+        name = source.name(p, "p")
+        source.line(f"if {name}._grad is not None or {name}._grad_var is not None: return False")
+    source.line("return True")
+    return source.function()
+
+
 def giving(params: Sequence[Any]) -> Callable[[Sequence[Any]], Sequence[Any]]:
     """Return a function that gives parameters the first of some arrays as gradients, and returns the others."""
     source, count = Source("gradients", "give(found)"), len(params)

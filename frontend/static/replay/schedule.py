@@ -1,9 +1,10 @@
 """Schedules: the compiled forward and backward of one recording, and the graph node that joins them."""
 from __future__ import annotations
 
+import operator
 import warnings
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from ...callsite import user_stacklevel
 from ...configuration import config
 from ...variable import Variable, output_variable
 from ...variable_node import VariableNode
-from ..arrays.aliasing import ForwardOutputs, Read, through_views
+from ..arrays.aliasing import ForwardOutputs, Read, shown_in, through_views
 from ..compile.checkpointing import Checkpointing, checkpointed_forward
 from ..compile.compile import Compiled, compile_graph
 from ..compile.families import Trial
@@ -97,8 +98,9 @@ class Schedule:
         self.check = recording.check
         self.single = recording.differentiable == (True,)
         self._filled = Filled(recording.result, recording.graph)
+        self._shown = [(s.number, self._array_of(s.source), s) for s in shown_in(recording)]
         # Whether a call is nothing but its run: no states to read, no random numbers or arrays to look after.
-        self.plain = self._identical and not self._states and self._state is None and not self._filled.targets
+        self.plain = self._identical and not (self._states or self._state or self._filled.targets or self._shown)
         self._one: Any = None
         self.simple = recording.result if recording.result is VARIABLE else None
 
@@ -121,6 +123,19 @@ class Schedule:
         self.wanted_parameters = [parameters[v] for v in self.wanted if v not in first]
         for p in self.wanted_parameters:
             p.is_static = True  # its gradients come from here: the optimizer compiles its update too
+
+    def _array_of(self, source: Value) -> Callable[[Sequence[Any]], Any]:
+        """Return a function that returns the array of an input or a param, given those of all inputs."""
+        graph = self.recording.graph
+        if source in graph.inputs:
+            return operator.itemgetter(graph.inputs.index(source))
+        binding = self.recording.bindings[graph.params.index(source)]
+        return lambda _: binding.array()
+
+    def show(self, results: list[Any], arrays: Sequence[Any]) -> None:
+        """Put the views of arguments and bound arrays among the results of a call on ``arrays``."""
+        for number, array_of_source, view in self._shown:
+            results[number] = view(array_of_source(arrays))
 
     def _choose_kept(self, full: Backward) -> Kept:
         """Choose the values that the forward keeps for its backwards."""
@@ -232,6 +247,8 @@ class Schedule:
             call = self.new_call()
         state = self._state() if self._state is not None and backprop else None
         results = call.arguments.run(arrays)
+        if self._shown:
+            self.show(results, arrays)
         if not self.wanted or not backprop:
             self.free.append(call)
             if self.simple:

@@ -38,16 +38,17 @@ def may_fail(row: Instruction) -> bool:
     return row.kernel is None and not row.node.op.traits & (Trait.RANDOM | Trait.CONFINED)
 
 
-def undoing(compiled: Compiled, frame: Any, first: int) -> Callable[[], Callable[[RunError], None]] | None:
+def undoing(compiled: Compiled, frame: Any, first: int, everything: bool = False,
+            ) -> Callable[[], Callable[[RunError], None]] | None:
     """Return a function that saves the state before a run and returns its restorer; None if nothing needs that.
 
     The state is params (the externals from ``first`` on) that are written, what the call changes outside, and random
-    numbers that are drawn, before the last function that Python runs.
+    numbers that are drawn, before the last function that Python runs, or by ``everything``.
     """
     rows, slots = compiled.program.instructions, compiled.plan.slots
     last = max([i for i, row in enumerate(rows)
                 if may_fail(row) and row.node.op not in (OPAQUE_GRADIENT, REPORT)], default=-1)
-    early = [row.node for row in rows[:max(last, 0)]]
+    early = [row.node for row in (rows if everything else rows[:max(last, 0)])]
     params = range(first, first + len(compiled.plan.graph.params))
     written = {s.index for node in early for v in (*node.outputs, *(node.inputs[:1] if node.op.writes else ()))
                if type(s := slots.get(v)) is External and s.index in params}

@@ -10,24 +10,25 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from sys import getrefcount
 from threading import get_ident
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from kusari.ir import TensorType
 from kusari.runtime.python_rows import RunError
 
 from ... import tape
 from ...configuration import config
 from ...link import Link
+from ...link.namespace import entries_of
 from ...optimizer import GradientMethod
 from ...variable import Variable
 from ..errors import NotCompilable
-from ..mode import may_run
-from ..replay.receiving import receive
+from ..mode import Mode, may_run
+from ..replay.receiving import none_has_gradients, receive
 from ..signature import ArrayTypes
+from ..source import Source
 from ..trees import MISS, VARIABLE
 from .step import Step, attempt, fast_path, recorded, step_of
 from .straight_code import Name, Site, site_of
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 _CALL = Link.__call__.__code__
 _MOST_LOOKED_AT_CALLS = 8
-LEAST_ELEMENTS = 1 << 16  # of all values of the loss: for less, looking at the frame costs more than one schedule saves
 _WRITES_THROUGH = sys.version_info >= (3, 13)  # a frame's `f_locals` are its variables, and no copy of them
 _OWN_READERS = 3  # of such a copy: the frame, a variable here, and the call that counts them
 
@@ -64,6 +64,7 @@ class JoinedStep(Step):
         if self.program.scaling is not None or self._reducer is not None:
             raise NotCompilable("gradients are scaled, or means over several processes")
         self.results = None
+        self.has_no_gradients = none_has_gradients(self.parameters)
 
     def _deliver(self, leaves: Sequence[Any], found: list[Any], scale: Any) -> Any:
         loss: Any = Loss.__new__(Loss)
@@ -112,6 +113,9 @@ class Joined:
         names = (site.model, site.optimizer, site.cleared or site.optimizer)
         self._outside = all(name.outside for name in names)
         self._names = names
+        self._usual: Callable[..., bool] = _never
+        self._mode = Mode()
+        self._mode.forget()
 
     def __call__(self, args: tuple[Any, ...]) -> Any:
         """Return the loss of a step that was made; ``MISS`` where there can be none, and nothing has happened."""
@@ -122,8 +126,13 @@ class Joined:
         if frame is None or frame.f_code is not self.code or not self._first <= frame.f_lasti < self._last:
             return MISS
         optimizer, static = self._optimizer(), self._static()
-        if optimizer is None or static is None or not self._may(frame, args, optimizer, static, inner):
+        if optimizer is None or static is None:
             return MISS
+        if not (self._usual(frame, args, optimizer, inner) and (self.site.cleared is not None or self._is_clear())):
+            if not self._may(frame, args, optimizer, static, inner):
+                return MISS
+            if not self._mode.is_current():
+                self._expect(args[0], optimizer, static, inner)
         try:
             loss = self._fast(optimizer, args, ()) if self._fast is not None else False
             if loss is False:
@@ -135,6 +144,49 @@ class Joined:
             return MISS
         loss.update = optimizer, frame, self.site.update
         return loss
+
+    def _expect(self, model: Any, optimizer: Any, static: StaticFunction, inner: bool) -> None:
+        """Let ``_usual`` be what `_may` asks in the mode of now, as straight-line text for one model and optimizer."""
+        source, mode, site = Source("joined", "usual(frame, args, optimizer, inner)"), Mode(), self.site
+        name, miss = source.name, "return False"
+        watched = [f"{name(f, 'looks')}() is not None" for f in (sys.gettrace, sys.getprofile)]
+        if _monitoring is not None:
+            watched.append(f"{name(_debugged, 'debugged')}()")
+        model_kind, kind = name(type(model), "kind"), name(type(optimizer), "kind")
+        own = f"{name(entries_of, 'entries_of')}(model)"
+        other = [f"{name(object.__getattribute__, 'get')} is not {model_kind}.__getattribute__"]
+        function = name(static.function, "function")
+        if site.method:
+            other += [f"{model_kind}.{site.method} is not {function}", f"{site.method!r} in {own}"]
+        elif inner:
+            other += [f"{model_kind}.forward is not {function}", f"'forward' in {own}", "model._local_link_hooks",
+                      f"{model_kind}.__call__ is not {name(Link.__call__, 'call')}"]
+        else:
+            other.append(f"{model_kind}.__call__ is not {function}")
+        names = ["model", "optimizer", *["optimizer.target"] * (site.cleared is not None)]
+        with source.block("try"):
+            source.line("model = args[0]",
+                        f"if inner is not {inner} or {mode.test(source)} or {' or '.join(watched)}: {miss}",
+                        f"if type(model) is not {model_kind} or {' or '.join(other)}: {miss}",
+                        f"if type(optimizer) is not {kind} or {kind}.update is not "
+                        f"{name(GradientMethod.update, 'update')} or optimizer._loss_scale is not None or "
+                        f"'update' in optimizer.__dict__: {miss}")
+            places = [f"{'frame.f_globals' if n.outside else 'inside'}.get({n.name!r})" for n in self._names]
+            if not self._outside:
+                source.line("inside = frame.f_locals")
+            same = " and ".join([f"{p} is {n}" for p, n in zip(places, names, strict=False)])
+            if not self._outside and not _WRITES_THROUGH:
+                source.line(f"same = {name(getrefcount, 'getrefcount')}(inside) <= {_OWN_READERS} and {same}",
+                            "inside.clear()", f"if not same: {miss}")
+            else:
+                source.line(f"if not ({same}): {miss}")
+        source.otherwise(miss)
+        source.line("return True")
+        self._usual, self._mode = source.function(), mode
+
+    def _is_clear(self) -> bool:
+        """Whether no parameter has a gradient, to which that of the step would be added."""
+        return self._step is None or self._step.has_no_gradients()
 
     def _may(self, frame: FrameType, args: tuple[Any, ...], optimizer: Any, static: StaticFunction,
              inner: bool) -> bool:
@@ -152,7 +204,7 @@ class Joined:
             return False
         if self.site.cleared is not None:
             return found[2] is optimizer.target
-        return self._step is None or _without_gradients(self._step.parameters)
+        return self._is_clear()
 
     def _run(self, optimizer: Any, static: StaticFunction, args: tuple[Any, ...]) -> Any:
         """Make the step for arguments of another signature than the last one's; False where it cannot be."""
@@ -183,6 +235,10 @@ class Joined:
         return loss
 
 
+def _never(*_: Any) -> bool:
+    return False
+
+
 def _without_gradients(params: Iterable[Any]) -> bool:
     """Whether no parameter has a gradient."""
     for p in params:
@@ -201,7 +257,7 @@ def _calls(first: Any, method: str, static: StaticFunction, inner: bool) -> bool
     kind, function = type(first), static.function
     if not issubclass(kind, Link) or kind.__getattribute__ is not object.__getattribute__:
         return False
-    own = first.__dict__
+    own = entries_of(first)  # which does not say that its attributes may change unseen, as ``__dict__`` does
     if method:
         return not inner and getattr(kind, method, None) is function and method not in own
     if inner:
@@ -229,18 +285,9 @@ def look(optimizer: Any, frame: FrameType) -> None:
     if static is None or static.in_session or static.memory != "speed" or static.verifier is not None:
         return
     cache = static.cache_of((model,))
-    if cache.joined is None and any(map(_is_large, cache.entries.values())):
+    if cache.joined is None and any(e.recording is not None for e in cache.entries.values()):
         cache.joined = Joined(static, cache, optimizer, site, frame)
         _looks[optimizer] = _MOST_LOOKED_AT_CALLS
-
-
-def _is_large(entry: Any) -> bool:
-    """Whether the loss of a cache entry computes enough for its step to be joined."""
-    if entry.recording is None:
-        return False
-    graph = entry.recording.graph
-    made = [v for n in graph.nodes for v in n.outputs if isinstance(v.type, TensorType)]
-    return sum([v.tensor.size for v in (*graph.inputs, *graph.params, *made)]) >= LEAST_ELEMENTS
 
 
 def _values(frame: FrameType, names: Sequence[Name], outside: bool) -> list[Any] | None:

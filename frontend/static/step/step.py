@@ -101,16 +101,16 @@ class Step:
 
     def _require_possible(self) -> None:
         """Raise unless the recording has a loss, and parameters that nothing else shares memory with."""
-        recording, program = self.recording, self.program
-        result = recording.result
+        recording, program, result = self.recording, self.program, self.recording.result
         loss = result[2][0] if result is not VARIABLE and result[0] == "stored" else result
         if loss is not VARIABLE or not recording.differentiable[0] or recording.graph.outputs[0].tensor.size != 1:
             raise NotCompilable("the loss is not one differentiable number")
         if program.hooks and len(self.parameters) < len(program.params):
             raise NotCompilable("a parameter has no array in this memory")
+        if recording.handled:
+            raise NotCompilable("the loss function may handle an index that is out of range")
         spans = Spans(p._array for p in self.parameters)
-        if any(isinstance(b, ArrayBinding) and spans.touch(b.buffer)
-               for b in recording.bindings):
+        if any(isinstance(b, ArrayBinding) and spans.touch(b.buffer) for b in recording.bindings):
             raise NotCompilable("an array that functions read shares memory with a parameter")
 
     def _find_receivers(self, wanted: Sequence[Value]) -> None:
@@ -227,7 +227,7 @@ class Step:
         self._may_fail = any(map(may_fail, compiled.program.instructions))
         if self._may_fail:
             places = _places(compiled, base, len(self._given))
-            place = {id(p): k for p, k in zip(self._given, places, strict=True)}
+            place = dict(zip(map(id, self._given), places, strict=True))
             self._places = [place.get(id(p), -1) for p in self.parameters]
         elif spent:
             self._clear()  # before the frame is made, which gives back to the system what is free

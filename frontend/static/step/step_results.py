@@ -59,6 +59,7 @@ class StepResults(Schedule):
 
     def give(self, call: Call, arrays: Sequence[Any], results: list[Any], leaves: Sequence[Any], state: Any) -> None:
         """Repeat the stores of the loss function."""
+        self.show(results, arrays)
         if self.wanted:
             self.connect(call, arrays, results, leaves, state)
         else:

@@ -89,6 +89,7 @@ def by_python(tape: Tape, name: str, fn: Callable[..., Any], args: tuple[Any, ..
         "fn": fn, "spec": spec, "name": name, "errors": {} if errors == tape.errors else errors})
     if type(made[0]) is not np.ndarray:
         return as_number(tape, name, result, outputs[0])
+    tape.aliases.made([*zip(inputs, given, strict=True)], [(v, x) for x in made if (v := tape.known(x)) is not None])
     for x in made:
         tape.written.made(x)
     return result

@@ -50,6 +50,7 @@ class OwnKind:
         self.inputs: tuple[int, ...] = ()
         self.outputs: tuple[int, ...] = ()
         self.gives: dict[tuple[bool, ...], dict[int, bool]] = {}
+        self.changes = False  # whether its first backward has changed an array that its forward has retained
         self.fresh = _fresh_attributes(function, tape)
         self.arrays = [(i, name, x, x.tobytes()) for i, owner in enumerate(owners(function))
                        for name, x in vars(owner).items() if type(x) is np.ndarray]
@@ -87,7 +88,10 @@ class OwnKind:
 
         def backward(indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> Any:
             own: Any = me()
+            kept = [own.inputs[i].data for i in kind.inputs] + list(own._retained_output_data or ())
+            before = [(x, x.tobytes()) for x in kept if type(x) is np.ndarray]
             gxs = cls.backward(own, indexes, grad_outputs)
+            kind.changes = kind.changes or any([x.tobytes() != content for x, content in before])
             if type(gxs) in (tuple, list) and len(gxs) in (len(indexes), len(own.inputs)):
                 found = select_gradients(own, indexes, gxs)
                 kind.note(indexes, tuple([g is not None for g in grad_outputs]), tuple([g is not None for g in found]))

@@ -31,7 +31,7 @@ from ..arrays.overlap import Spans, has_address
 from ..arrays.picked import Picked
 from ..arrays.written import Written
 from ..computed_numbers import Reader, numbers_in, settled
-from ..errors import Fault
+from ..errors import Fault, is_handled
 from ..guards.guard import Entry, type_of
 from ..trees import array_of
 from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding, is_lazy
@@ -63,14 +63,14 @@ class Tape:
         self._results: dict[int, Any] = {}  # weak references to results of functions, by identity
         self.computed, self.aliases = Detached(), Aliases()
         self.at_work, self.reached = 0, list[Any]()  # functions and code; what functions of the user's can reach
-        self._given: dict[int, Given] = {}  # the inputs of functions of the user's that are at work, by template
+        self._given = dict[int, Given]()  # the inputs of functions of the user's that are at work, by template
         self._parameters: dict[int, Value] = {}
         self._states: dict[int, StateBinding] = {}
         self.outside: dict[int, Any] = {}  # arrays that the user's code has from elsewhere and that functions read
         self.observation: Observation | None = None
         self.net = Net(self)
         self._drawn: Any = None
-        self.draws = False  # whether functions have drawn random numbers
+        self.draws = self.handled = False  # whether functions have drawn, or code handles indices out of range
         self._taken: dict[int, tuple[Any, Parameter]] = {}  # arrays of parameters, as the user's code has them
         self._parameter_views: dict[int, Any] = {}  # views of these, through which no gradient goes
         self.numbers, self.errors = Reader(functools.partial(told, self)), np.geterr()
@@ -79,10 +79,8 @@ class Tape:
         # Variables found in attributes, that functions read: they are further inputs.
         self.carried: dict[int, tuple[Value, Variable, Entry]] = {}
         self._nodes, self._detached = list[tuple[Value, Any]](), list[Value]()
-        self._promised: set[int] = set()  # arrays that are the same at every call
-        self.contents = Contents(self.note)
-        self._made: dict[int, Parameter] = {}
-        self.keeps_results = False
+        self._promised, self._made = set[int](), dict[int, Parameter]()  # arrays that are the same at every call
+        self.contents, self.keeps_results = Contents(self.note), False
         self._initializing = self._first_arrays = False  # parameters get their first arrays, perhaps by random numbers
         self._leaves, self.arguments = list[Any](), dict[int, Any]()  # the latter by identity
         self.made_inside: Fault | None = None  # a function reads a parameter that the call has made
@@ -465,6 +463,7 @@ class Tape:
     def append(self, op: Op, inputs: tuple[Value, ...], outputs: Any, attrs: dict[str, Any]) -> None:
         """Record a node; ``outputs`` are Variables or arrays."""
         made: list[Value] = []
+        self.handled = self.handled or self.observation is not None and is_handled(inputs)
         for v in outputs:
             array = array_of(v)
             if array is None:

@@ -76,6 +76,7 @@ class Recording:
     variables: tuple[bool, ...] = ()  # which leaves are Variables
     aliases: Aliases = field(default_factory=Aliases)
     place: CardPlace | None = None  # where its arrays lie, if not in the memory of the host
+    handled: bool = False  # whether code of the call may handle an index that is out of range
     is_tentative: bool = False  # whether another trace has to find the same numbers before it is compiled
     family: Family | None = None  # the calls whose signatures differ from this one's in extents only
 
@@ -173,7 +174,7 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
                      tuple(map(_may_have_gradient, leaves)), tuple(asking), detached, checks,
                      tape.where or "unknown", states, tape.draws,
                      _apart(tape, leaves, out_leaves), same, tuple(isinstance(v, Variable) for v in leaves),
-                     tape.aliases, place, tape.checks > 0)
+                     tape.aliases, place, tape.handled, tape.checks > 0)
 
 
 def _place(tape: Tape, leaves: list[Any], out_leaves: list[Any],

@@ -125,6 +125,43 @@ for name, body in dict(read_later=read_later, returned_and_read_later=returned_a
 row("a_copy_of_its_own", a_copy_of_its_own, "replays", None)
 
 
+class Spoils(kusari.FunctionNode):
+    """Its backward halves what it has retained."""
+
+    output = False
+
+    def forward(self, inputs: Any) -> Any:
+        self.retain_inputs((0,))
+        if self.output:
+            self.retain_outputs((0,))
+        return inputs[0] * 3,
+
+    def backward(self, indexes: Any, gys: Any) -> Any:
+        kept, = self.get_retained_outputs() if self.output else self.get_retained_inputs()
+        kept.array[...] *= 0.5
+        return gys[0] * 3,
+
+
+class SpoilsItsOutput(Spoils):
+    """Its backward halves its output."""
+
+    output = True
+
+
+def a_backward_spoils_its_input(self: Any, x: Any) -> Any:
+    h = F.tanh(self.l(x))
+    return Spoils().apply((h,))[0] + self.m(h) * h
+
+
+def a_backward_spoils_its_output(self: Any, x: Any) -> Any:
+    h = SpoilsItsOutput().apply((F.tanh(self.l(x)),))[0]
+    return self.m(h) * h
+
+
+for body in (a_backward_spoils_its_input, a_backward_spoils_its_output):
+    row(body.__name__, body, "falls back", "changes an array that it has retained")
+
+
 # -- in some calls only, not in the traced ones ------------------------------------------------------------------------
 
 

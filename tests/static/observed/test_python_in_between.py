@@ -316,6 +316,44 @@ def an_index_out_of_range_is_caught(self: Any, x: Any, h: Any) -> Any:
 
 row(an_index_out_of_range_is_caught, lambda model: model.ids.fill(1), None, ids=np.full(3, 9))
 
+
+def later_an_index_is_caught(self: Any, x: Any, h: Any) -> Any:
+    self.n += 1
+    h = F.dropout(h)
+    try:
+        h = h * F.embed_id(self.ids, self.m.W)
+    except IndexError:
+        self.log.append("none")
+        h = F.dropout(h) * 2
+    self.n += 1
+    return h
+
+
+def later_an_index_is_caught_outside(self: Any, x: Any, h: Any) -> Any:
+    def looked_up(ids: Any) -> Any:
+        self.n += 1
+        return F.embed_id(ids, self.m.W)
+    try:
+        h = h * looked_up(self.ids)
+    finally:
+        self.log.append("looked")
+    return h
+
+
+def later_an_index_is_caught_between(self: Any, x: Any, h: Any) -> Any:
+    h = look(self, h, counts)
+    try:
+        h = h * F.embed_id(self.ids, self.m.W)
+    except (KeyError, LookupError) as error:
+        self.log.append(type(error).__name__)
+    return look(self, h, counts)
+
+
+for fn in (later_an_index_is_caught, later_an_index_is_caught_outside, later_an_index_is_caught_between):
+    for whole in (False, True):
+        expected = None if whole or fn is later_an_index_is_caught_between else "replays"
+        row(fn, lambda model: model.ids.fill(9), expected, whole=whole, n=0, log=[], ids=np.full(3, 1))
+
 # -- gradients of arrays that the call replaces ------------------------------------------------------------------------
 
 

@@ -167,6 +167,10 @@ def _write(k: Observer, operation: _Operation, known: Any) -> Any:
     o, array, value = k.observation, operation.written[0], None
     is_outside = _is_outside(k, array)
     try:
+        if o.tape.fault is None and not (is_outside or _is_own(k, array)) and (
+                array in o.tape.written or o.tape.is_state(array)):
+            o.note(f"the array {o.arrays.get(id(array), (None, 'in an attribute'))[1]} is a view of another one, and "
+                   "changes inside the static function, which replays cannot repeat; keep a copy in its place")
         if o.tape.fault is None and len(operation.written) == 1:
             value = o.tape.written.write(o.tape, array, functools.partial(_rewrite, k, operation))
         if value is None and (is_outside or known is not None):
