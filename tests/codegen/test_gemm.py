@@ -258,7 +258,9 @@ def test_nan_and_infinity_pass_through(jit) -> None:
     out = np.zeros((2, 20), "f")
     kernel = gemm_kernel(GemmSpec(2, 20, 3), TARGETS["avx512"])
     jit.compile(kernel.text, kernel.symbol)(a, b, out)
-    np.testing.assert_array_equal(out, a @ b)
+    with np.errstate(invalid="ignore"):  # some BLAS libraries compute it for lanes that are none
+        expected = a @ b
+    np.testing.assert_array_equal(out, expected)
 
 
 def test_same_spec_same_text_and_other_dtypes_are_refused() -> None:
