@@ -74,7 +74,7 @@ def in_turn(executable: Executable, frame: Frame, repeat: int = 100) -> list[tup
     for _ in range(repeat):
         for argument, found in zip(arguments, times, strict=True):
             start = time.perf_counter()
-            frame.layout.call(argument)
+            frame.layout.invoker.plain(argument)
             found.append(time.perf_counter() - start)
     kernels = [instruction.kernel for instruction in executable.program.instructions if instruction.kernel is not None]
     return [(kernel, max(1e-8, statistics.median(found) - entries[threads]))
@@ -89,7 +89,7 @@ def entry(frame: Frame, threads: int) -> float:
     found = float("inf")
     for _ in range(200):
         start = time.perf_counter()
-        layout.call(argument)
+        layout.invoker.plain(argument)
         found = min(found, time.perf_counter() - start)
     return found
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from kusari.ir import TensorType, Value
 
-from ..callsite import user_frame
 from ..errors import KusariError
 
 _parse: Any = getattr(dis, "_parse_exception_table", None)  # from Python 3.11 on
@@ -87,7 +86,7 @@ def is_handled(inputs: Sequence[Value]) -> bool:
     """
     if not any([isinstance(v.type, TensorType) and v.type.dtype.kind in "iu" for v in inputs]):
         return False
-    frame: FrameType | None = user_frame()
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_name != "call_traced":
         at = frame.f_lasti
         if not frame.f_globals.get("__name__", "").startswith("kusari.") and any(
