@@ -98,7 +98,8 @@ def test_calls_that_stay_as_they_are_and_others() -> None:
             y = static(x)
             turned.append(np.shares_memory(y.array, x))
             np.testing.assert_array_equal(y.array, x.T)
-    assert turned[:4] == [True] * 4 and turned[5:9] == [False, False, True, False] and turned[-1]
+    assert all(turned)
+    assert [e.schedule is not None for _, e in static.static.signatures()] == [False, True, False]  # X, TINY, seen once
     x = kusari.Variable(X)
     y = static(x)
     assert y.creator is not None  # in another mode
