@@ -289,10 +289,11 @@ class GradientMethod(Optimizer):
         if lossfun is None and _tape.updates and get_ident() in _tape.updates and _tape.updated(self, sys._getframe(1)):
             self._finish_step()
             return
-        if lossfun is not None and self._resumed:
+        if self._resumed:
             self._resumed = False
-            rehearse(self, lambda: self.update(lossfun, *args, **kwds), (lossfun, args, kwds))
-            return
+            if lossfun is not None:
+                rehearse(self, lambda: self.update(lossfun, *args, **kwds), (lossfun, args, kwds))
+                return
         if lossfun is not None:
             call = _tape.static_call(lossfun)
             if call is not None:

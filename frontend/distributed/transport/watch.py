@@ -116,7 +116,7 @@ class Watch:
                     break
                 self._check(place, announced, now)
                 if not announced and now - start > ANNOUNCED_AFTER:
-                    announced = True
+                    announced, self._found = True, False  # what was told of an earlier wait is over
                     self._number += 1
                     self._tell(("waits", str(place), self._number))
         if announced:
