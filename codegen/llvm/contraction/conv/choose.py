@@ -23,10 +23,10 @@ def choose(spec: ConvSpec, target: Target) -> Choice:
     """Return the algorithm of the fewest cycles that computes the sums of ``spec`` as they are defined.
 
     *product*: a window is a single element and nothing is moved, so each sample is a matrix product in place. *panels*:
-    windows gathered from staged images are multiplied by the filters; any forward convolution or gradient of an input.
-    *direct*: vectors of results or of positions times single weights, for groups of few channels. *columns*: filters
-    are multiplied by the gradient, and windows of the products are added up; gradients of inputs whose windows are
-    strided or see no padding. *taps*: gradients of weights.
+    windows gathered from staged images are multiplied by the filters; any forward convolution, and gradients of inputs
+    whose windows are not strided. *direct*: vectors of results or of positions times single weights, for groups of few
+    channels. *columns*: filters are multiplied by the gradient, and windows of the products are added up; any gradient
+    of an input. *taps*: gradients of weights.
     """
     return explanation(defined(spec, target))
 
@@ -49,8 +49,8 @@ def suits(algorithm: Algorithm, spec: ConvSpec) -> bool:
         return spec.is_plain and spec.groups == 1
     if algorithm == "direct" and spec.direction == "weight":
         return spec.taps <= _MOST_TAPS and spec.groups >= 4
-    # Results of the direct algorithm have one set of taps: those of strided gradients have several.
-    return algorithm != "direct" or spec.direction == "forward" or set(spec.stride) == {1}
+    # Elements of a strided gradient have several sets of taps.
+    return algorithm == "columns" or spec.direction != "input" or set(spec.stride) == {1}
 
 
 def module_of(algorithm: Algorithm, spec: ConvSpec) -> tuple[Any, str]:

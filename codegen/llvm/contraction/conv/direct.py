@@ -60,7 +60,7 @@ def choose(spec: ConvSpec, target: Target) -> DirectShape:
     g = gathering(spec)
     width = target.lanes(spec.dtype.itemsize)
     columns = -(-g.size[-1] // width)
-    taps = g.parts[0].taps
+    taps = g.taps
     images, step = spec.n * spec.groups, g.line
     found: list[DirectShape] = []
     for rows, vectors in itertools.product(_divisors(g.rows), range(1, min(columns, _MOST_VECTORS) + 1)):
@@ -98,14 +98,14 @@ def _with_caches(cost: float, rows: int, vectors: int, spec: ConvSpec, target: T
     size = g.depth * g.image.size * spec.dtype.itemsize
     if size > target.l1_bytes:
         cost += spec.n * spec.groups * (g.rows // rows) * size / 64
-    far = g.depth > 1 and g.depth * len(g.parts[0].taps) * vectors * LINE_BYTES > target.l1_bytes
+    far = g.depth > 1 and g.depth * len(g.taps) * vectors * LINE_BYTES > target.l1_bytes
     return cost * _FAR_RATIO if far else cost
 
 
 def _flat(spec: ConvSpec, target: Target, g: Gathering) -> list[DirectShape]:
     """The flat tiles whose results stay in a near cache, and their cycles by count without the staging of images."""
     width = target.lanes(spec.dtype.itemsize)
-    taps = g.parts[0].taps
+    taps = g.taps
     planes = spec.n * spec.groups * prod(g.size[:-2])
     finish = planes * g.rows * (-(-_span(g) // width) + _FINISH_CYCLES * g.size[-2] * -(-g.size[-1] // width))
     found: list[DirectShape] = []
@@ -137,7 +137,7 @@ def _steps(g: Gathering, spec: ConvSpec, target: Target, rows: int,
     """All taps, or those of one column of the windows after the other; empty if registers are too few for that."""
     if g.depth > 1:
         return ()
-    taps = g.parts[0].taps
+    taps = g.taps
     found = (taps,)
     if rows * len(taps) + sums + 3 > target.registers:
         last = spec.kernel[-1]
@@ -167,7 +167,7 @@ class Direct(ConvWriter[DirectShape]):
     def __init__(self, em: Emitter, spec: ConvSpec, shape: DirectShape) -> None:
         super().__init__(em, spec, shape)
         self.g = gathering(spec)
-        self.taps = self.g.parts[0].taps
+        self.taps = self.g.taps
 
     def write(self) -> int:
         em, spec, shape, g, width = self.em, self.spec, self.plan, self.g, self.width

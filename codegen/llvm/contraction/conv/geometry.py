@@ -6,7 +6,6 @@ is at ``tap offset of t + o`` along every axis, whatever stride, padding and dil
 """
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -73,28 +72,16 @@ class Image:
 
 
 @dataclass(frozen=True)
-class Part:
-    """Results whose windows have the same taps: element ``q`` is at ``first + q * step`` along each axis.
-
-    ``taps`` are pairs: the offset of the window in a filter, and that in the staged image.
-    """
-
-    extents: tuple[int, ...]
-    first: tuple[int, ...]
-    step: tuple[int, ...]
-    taps: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True)
 class Gathering:
-    """A convolution seen from its results: each is a sum over channels of ``image`` and the taps of its part.
+    """A convolution seen from its results: each is a sum over channels of ``image`` and ``taps``.
 
-    ``rows`` results per position and group from ``depth`` channels; in the filters of a group, a step of row and
-    channel is ``row_step`` and ``channel_step`` elements.
+    Taps are pairs: the offset of the element in a filter, and that in the staged image. ``rows`` results per position
+    and group from ``depth`` channels; in the filters of a group, a step of row and channel is ``row_step`` and
+    ``channel_step`` elements.
     """
 
     image: Image
-    parts: tuple[Part, ...]
+    taps: tuple[tuple[int, int], ...]
     size: tuple[int, ...]
     rows: int
     depth: int
@@ -142,39 +129,19 @@ def _with_taps(image: Image, w: Windows) -> tuple[Image, tuple[int, ...]]:
 
 
 def gathering(spec: ConvSpec) -> Gathering:
-    """The geometry of a convolution or of the gradient of its input."""
+    """The geometry of a convolution, or of the gradient of its input where windows are not strided."""
     if spec.direction == "forward":
         image, offsets = staged_windows(spec.windows)
-        part = Part(spec.out, (0,) * len(spec.out), (1,) * len(spec.out), tuple(enumerate(offsets)))
-        return Gathering(image, (part,), spec.out, spec.features, spec.channels, spec.channels * spec.taps, spec.taps)
-    return _transposed(spec)
-
-
-def _transposed(spec: ConvSpec) -> Gathering:
-    """Element ``h`` of x was seen by window ``(h + pad - t * dilate) / stride`` if that is a whole number.
-
-    So elements with the same remainder by the stride have the same taps, and are a part of their own.
-    """
-    per_axis: list[list[tuple[int, int, list[tuple[int, int]]]]] = []  # remainder, extent, pairs of tap and shift
-    axes: list[StagedAxis] = []
-    for n, o, k, s, p, d in zip(spec.size, spec.out, spec.kernel, spec.stride, spec.pad, spec.dilate, strict=True):
-        rows = [(a, -(-(n - a) // s), [(t, (a + p - t * d) // s) for t in range(k) if (a + p - t * d) % s == 0])
-                for a in range(min(s, n))]
-        shifts = [e for _, _, taps in rows for _, e in taps] or [0]
-        reach = max([m + e for _, m, taps in rows for _, e in taps] or [1]) - min(shifts)
-        axes.append(StagedAxis(o, -min(shifts), 1, (0,), max(reach, 1)))
-        per_axis.append([(a, m, [(t, e - min(shifts)) for t, e in taps]) for a, m, taps in rows])
-    image = Image(tuple(axes))
-    parts: list[Part] = []
-    for chosen in itertools.product(*per_axis):
-        taps: list[tuple[int, int]] = []
-        for pairs in itertools.product(*(c[2] for c in chosen)):
-            where = 0
-            for (t, _), k in zip(pairs, spec.kernel, strict=True):
-                where = where * k + t
-            taps.append((where, image.offset(tuple(e for _, e in pairs))))
-        parts.append(Part(tuple(c[1] for c in chosen), tuple(c[0] for c in chosen), spec.stride, tuple(taps)))
-    return Gathering(image, tuple(parts), spec.size, spec.channels, spec.features, spec.taps,
+        return Gathering(image, tuple(enumerate(offsets)), spec.out, spec.features, spec.channels,
+                         spec.channels * spec.taps, spec.taps)
+    assert set(spec.stride) == {1}
+    # Element h of x was seen by window h + pad - t * dilate: the gradient of y is padded by that of the last tap.
+    reach = [(k - 1) * d for k, d in zip(spec.kernel, spec.dilate, strict=True)]
+    image = Image(tuple(StagedAxis(o, r - p, 1, (0,), n + r) for n, o, r, p in zip(
+        spec.size, spec.out, reach, spec.pad, strict=True)))
+    offsets = [image.offset(tuple(r - t * d for r, t, d in zip(reach, tap, spec.dilate, strict=True)))
+               for tap in spec.windows.taps()]
+    return Gathering(image, tuple(enumerate(offsets)), spec.size, spec.channels, spec.features, spec.taps,
                      spec.channels * spec.taps)
 
 

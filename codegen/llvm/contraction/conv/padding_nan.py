@@ -1,4 +1,4 @@
-"""Gradients of inputs where filters are no finite numbers.
+"""Gradients of inputs, of windows that are not strided, where filters are no finite numbers.
 
 Sums run over all taps, also those whose windows do not exist: their terms are zero times a weight, NaN if that is
 infinite or NaN. So kernels look at the filters first and, if one is so, take the results one by one, of the taps that
@@ -22,10 +22,8 @@ from .writer import ConvWriter
 
 def meets_padding(spec: ConvSpec) -> bool:
     """Whether a result is a sum over windows that do not exist."""
-    axes = zip(spec.size, spec.out, spec.kernel, spec.stride, spec.pad, spec.dilate, strict=True)
-    return spec.direction == "input" and any(
-        (u := h + p - t * d) % s == 0 and not 0 <= u < o * s
-        for n, o, k, s, p, d in axes for h in range(n) for t in range(k))
+    axes = zip(spec.size, spec.out, spec.kernel, spec.pad, spec.dilate, strict=True)
+    return spec.direction == "input" and any(p - (k - 1) * d < 0 or n - 1 + p >= o for n, o, k, p, d in axes)
 
 
 def guarded(writer: ConvWriter[Any], compute: Callable[[], None]) -> None:
@@ -91,11 +89,9 @@ def _sum(spec: ConvSpec, source: Array, weights: Array, place: Sequence[Index]) 
         return sums.values
     for tap in _each_place(em, spec.kernel, sums, stop):
         exists, window = "true", list[Index]()
-        for h, t, o, s, p, d in zip(place, tap, spec.out, spec.stride, spec.pad, spec.dilate, strict=True):
-            q, rest = em.divmod(h + p - t * d, s)   # of a negative number, a quotient beyond all windows
-            for one in (em.compare("eq", rest, 0), em.compare("ult", q, o)):
-                exists = em.value(f"and i1 {exists}, {one}")
-            window.append(q)
+        for h, t, o, p, d in zip(place, tap, spec.out, spec.pad, spec.dilate, strict=True):
+            window.append(h + p - t * d)
+            exists = em.value(f"and i1 {exists}, {em.compare('ult', window[-1], o)}")
         near = weights.at(_flat(tap, spec.kernel)), source.at(_flat(window, spec.out))
         before = sums.values
         sums.values = em.when(exists, lambda near=near: channels(*near), lambda before=before: before, [element])

@@ -107,14 +107,10 @@ def each_tap(em: Emitter, taps: Sequence[tuple[int, int]],
              carried: Carried | None = None) -> Iterator[tuple[Index, Sequence[Index]]]:
     """Loops over taps: the number of each and its pair of words, constants of the text where taps are few."""
     if len(taps) <= MOST_UNROLLED_TAPS:
-        return iter(enumerate(taps))
-    return listed_taps(em, em.table("i64", [word for tap in taps for word in tap]), len(taps), carried)
-
-
-def listed_taps(em: Emitter, table: str, count: Index,
-                carried: Carried | None = None) -> Iterator[tuple[Index, Sequence[Index]]]:
-    """The same of a table of ``count`` pairs."""
-    for t in em.each(0, count, carried=carried):
+        yield from enumerate(taps)
+        return
+    table = em.table("i64", [word for tap in taps for word in tap])
+    for t in em.each(0, len(taps), carried=carried):
         yield t, em.row(table, t, 2)
 
 
@@ -162,24 +158,20 @@ class Pieces:
         return base + row * self.sample
 
 
-def pack_function(em: Emitter, image: Image, taps: Sequence[tuple[int, int]] | None, stride: int, element: str,
+def pack_function(em: Emitter, image: Image, taps: Sequence[tuple[int, int]], stride: int, element: str,
                   width: int) -> Emitter:
-    """``pack(from, to, pieces, count, channels, taps, number)``: gather a panel, ``[channel][tap][stride]``.
+    """``pack(from, to, pieces, count, channels)``: gather a panel, ``[channel][tap][stride]``.
 
-    ``taps`` are pairs if they are always the same, of which the second is the offset in an image; else the function is
-    told a table of them.
+    ``taps`` are pairs, of which the second is the offset in an image.
     """
-    inner = em.function("pack", ["ptr %from", "ptr %to", "ptr %pieces", "i64 %count", "i64 %channels", "ptr %taps",
-                                 "i64 %number"])
+    inner = em.function("pack", ["ptr %from", "ptr %to", "ptr %pieces", "i64 %count", "i64 %channels"])
     images, panel = (Array(inner, element, width, p) for p in ("%from", "%to"))
-    count, channels, told = inner.numbers
-    number = len(taps) if taps is not None else told
-
+    count, channels = inner.numbers
     for c in inner.each(0, channels):
-        source, target = images.at(c * image.size), panel.at(c * number * stride)
+        source, target = images.at(c * image.size), panel.at(c * len(taps) * stride)
         for place, column, _ in inner.rows("%pieces", count, PIECE_WORDS):
             start, to = source.at(place), target.at(column)
-            for t, (_, offset) in listed_taps(inner, "%taps", told) if taps is None else each_tap(inner, taps):
+            for t, (_, offset) in each_tap(inner, taps):
                 to.store(start.load(offset), t * stride)
     return inner
 
