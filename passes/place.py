@@ -11,7 +11,7 @@ from math import inf
 
 WASTE_SHARE = 1 / 32         # of the smallest possible arena: more is worth another order of placement
 LEAST_WASTE_BYTES = 1 << 16  # the same in bytes
-MANY_BLOCKS = 400            # with more only one order is tried: the time of others grows with the square
+MANY_BLOCKS = 1000           # with more only one order is tried: the time of others grows with the square
 
 
 @dataclass(eq=False)
