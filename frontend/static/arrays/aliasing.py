@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kusari.ir import Node, TensorType, Value, copied
+from kusari.ir import Graph, Node, TensorType, Value, copied
 
 from .captured import owner
 from .overlap import address_of, has_address
@@ -49,15 +49,17 @@ class Aliases:
     def __init__(self) -> None:
         self.views: dict[Value, View] = {}
         self.sources: dict[Value, Value] = {}  # of all views, the operand that each is one of
+        self.handed_on: dict[Value, Value] = {}  # the same of views that functions of the user's have made
 
-    def made(self, inputs: Any, outputs: Any) -> None:
+    def made(self, inputs: Any, outputs: Any, of_user: bool = False) -> None:
         """Take in the results of a function, pairs of a value and an array, and its operands."""
+        sources = self.handed_on if of_user else self.sources
         for value, y in outputs:
             memory = owner(y)
             for source, x in inputs:
                 if type(x) is type(y) and has_address(x) and y.size and owner(x) is memory:
-                    self.sources[value] = source
-                    if x.dtype == y.dtype:
+                    sources[value] = source
+                    if x.dtype == y.dtype and not of_user:
                         self._view(value, y, source, x)
                     break
 
@@ -191,6 +193,22 @@ def shown_in(recording: Any) -> list[Shown]:
         if steps and v in sources:
             found.append(Shown(number, v, tuple(reversed(steps))))
     return found
+
+
+def handed_on(graph: Graph, memory: Aliases) -> Node | None:
+    """Return the function of the user's by which a result is a view of memory that others see, too; else None.
+
+    Those are callers, of their arguments and of other results: a replay gives them arrays that are apart.
+    """
+    found: dict[Value, list[Value | None]] = {v: [None] for v in (*graph.inputs, *graph.params)}
+    for v in dict.fromkeys(graph.outputs):
+        root, made_by = v, None
+        while (source := memory.sources.get(root, memory.handed_on.get(root))) is not None:
+            made_by = root if root in memory.handed_on else made_by
+            root = source
+        found.setdefault(root, []).append(made_by)
+    makers = [v for own in found.values() if len(own) > 1 for v in own if v is not None]
+    return graph.producers()[makers[0]] if makers else None
 
 
 def _number_of_node(recording: Any, value: Value) -> int:

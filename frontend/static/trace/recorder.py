@@ -133,9 +133,10 @@ class Tape:
             self.append(op, (*values, *held.values()), outputs, attrs)
             if of_user is not None:
                 look_again(self, of_user.reached)
-            if self.observation is not None and not op.is_opaque:
+            if self.observation is not None:
                 self.aliases.made([(v, x._array) for v, x in zip(values, inputs, strict=True)],
-                                 [(v, y._array) for y in outputs if (v := self.known(y._array)) is not None])
+                                  [(v, y._array) for y in outputs if (v := self.known(y._array)) is not None],
+                                  op.is_opaque)
 
     @property
     def where(self) -> str | None:

@@ -13,7 +13,7 @@ from ...backends.cuda import is_cupy_array
 from ...parameter import Parameter
 from ...tape import recording
 from ...variable import Variable
-from ..arrays.aliasing import Aliases
+from ..arrays.aliasing import Aliases, handed_on
 from ..arrays.overlap import Spans, has_address
 from ..errors import Fault
 from ..guards.check import Checks
@@ -161,6 +161,9 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     consts = tuple([(v, a.get() if is_cupy_array(a) else a) for v, a in tape.consts])
     nodes, outputs = apart(tape.nodes, outputs, tape.written.sources, tape.where or "")
     graph = Graph(name, distinct, tuple(tape.bindings), consts, nodes, outputs)
+    if (maker := handed_on(graph, tape.aliases)) is not None:
+        raise NotStatic(Fault(f"{maker.op.name} returns a view of an array that the caller sees, too, of which replays "
+                              "would make a copy; let it return a copy", maker.where or tape.where or "unknown"))
     detached = tape.detached()
     first: dict[int, int] = {}
     same = {i: j for i, v in enumerate(out_leaves) if (j := first.setdefault(id(v), i)) != i}

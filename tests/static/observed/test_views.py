@@ -15,6 +15,20 @@ from kusari import Variable
 
 ROWS = Rows()
 
+
+class Turned(kusari.FunctionNode):
+    """Returns a view of what it is given, or that itself."""
+
+    def __init__(self, whole: bool = False) -> None:
+        self.whole = whole
+
+    def forward(self, inputs: Any) -> Any:
+        return inputs if self.whole else (inputs[0][::-1],)
+
+    def backward(self, indexes: Any, gys: Any) -> Any:
+        return gys if self.whole else (F.flip(gys[0], 0),)
+
+
 # What is shown of an argument, an array or a Variable, and of the model.
 VIEWS: dict[str, Callable[[Any, Any], Any]] = {
     "a row": lambda m, x: x[1],
@@ -30,6 +44,10 @@ VIEWS: dict[str, Callable[[Any, Any], Any]] = {
     "by functions": lambda m, x: F.transpose(x)[1:3],
     "a part by function": lambda m, x: F.split_axis(x, 2, 1)[1],
     "two": lambda m, x: [x[0], x[:, 1]],
+    "by one's own function": lambda m, x: Turned().apply((x,))[0],
+    "the same by one's own function": lambda m, x: Turned(True).apply((x,))[0],
+    "of a weight by one's own function": lambda m, x: Turned().apply((m.l.W,))[0],
+    "of another result": lambda m, x: [h := F.tanh(x), F.transpose(Turned().apply((h,))[0])],
     "of outside": lambda m, x: m.a[1],
     "of outside by function": lambda m, x: F.reshape(Variable(m.a), (12,)),
     "of a weight": lambda m, x: F.transpose(m.l.W),
@@ -175,3 +193,21 @@ def a_gradient_that_is_seen(decorate: Any) -> Any:
 @pytest.mark.parametrize("name", ROWS)
 def test_programs(name: str) -> None:
     ROWS.check(name)
+
+
+def of_own_function(name: str, body: Any, expected: str, pattern: str | None) -> None:
+    def program(decorate: Any) -> Any:
+        model = build(decorate(lambda self, x: body(self.l(x))))
+
+        def call(i: int, x: Any) -> Any:
+            y, z = model(x)
+            changed(y, i)
+            return z
+        return call
+    program.__name__ = name
+    ROWS.add(program, expected, pattern)
+
+
+of_own_function("two results with one memory", lambda h: (h, Turned().apply((h,))[0]), "falls back",
+                "returns a view of")
+of_own_function("a view of what is not returned", lambda h: (F.tanh(h), Turned().apply((h,))[0]), "replays", None)
