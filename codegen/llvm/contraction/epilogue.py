@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from kusari.ir import Call, Expr, walk
 from kusari.ir.nest import TRANSCENDENTAL
@@ -28,8 +28,7 @@ def is_heavy(exprs: Sequence[Expr]) -> bool:
     return len(calls) > 6 or any(c.fn in _HEAVY for c in calls)
 
 
-@dataclass(frozen=True)
-class Epilogue:
+class Epilogue(NamedTuple):
     """Applies the expressions to vectors of the product and stores the outputs of one matrix of the batch.
 
     The operands and the outputs of its first element are at the addresses ``reads`` and ``writes``.
@@ -58,7 +57,7 @@ class Epilogue:
         reads = [em.gep(p, row * o.row + column * o.column, memory_type(o.dtype))
                  for p, o in zip(self.reads, work.operands, strict=True)]
         place = row * work.n + column
-        return replace(self, reads=reads, writes=[
+        return self._replace(reads=reads, writes=[
             em.gep(p, place, memory_type(d)) for p, d in zip(self.writes, work.types, strict=True)])
 
     def columns(self, column: Index, width: int, valid: int | None) -> list[str | None]:

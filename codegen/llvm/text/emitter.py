@@ -18,15 +18,16 @@ _PART_BYTES = 16  # of the parts of long vectors within which most shuffles move
 _ZEROS = "zeroinitializer"
 
 
-@dataclass(frozen=True)
 class I64:
     """An i64 that is known when the kernel runs, held by the SSA value ``ssa``.
 
     Its operators write instructions, but none for what changes nothing. Operands of a division are not negative.
     """
 
-    em: Emitter
-    ssa: str
+    __slots__ = ("em", "ssa")
+
+    def __init__(self, em: Emitter, ssa: str) -> None:
+        self.em, self.ssa = em, ssa
 
     def __str__(self) -> str:
         return self.ssa
