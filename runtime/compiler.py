@@ -35,7 +35,7 @@ def machine(level: int = 2) -> Any:
 
 def _own_machine(level: int) -> Any:
     """The calling thread's target machine, made once: it takes as long as the code of a short function."""
-    machines: dict[int, Any] = _own.__dict__
+    machines: dict[int, Any] = _own.__dict__.setdefault("machines", {})
     if level not in machines:
         machines[level] = machine(level)
     return machines[level]

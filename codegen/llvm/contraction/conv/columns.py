@@ -6,8 +6,8 @@ are interleaved, with the epilogue.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from kusari.ir.costs import ADD_CYCLES, COPY_CYCLES
 
@@ -25,8 +25,7 @@ from .stage import PIECE_WORDS, Pieces, each_row, together
 from .writer import ConvWriter
 
 
-@dataclass(frozen=True)
-class ColumnShape:
+class ColumnShape(NamedTuple):
     """Tiles are ``rows`` (of channels and all axes of taps but the last) x ``vectors``.
 
     A panel holds positions of ``samples`` samples; filters that ``pack`` are copied for each tile.

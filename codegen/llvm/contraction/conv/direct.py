@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from math import prod
+from typing import NamedTuple
 
 from kusari.ir.costs import BROADCAST_CYCLES, CLASH_RATIO, LOAD_CYCLES, PAGE_BYTES
 
@@ -35,8 +35,7 @@ _MOST_UNROLLED_OPERATIONS = 800  # multiply-adds of a tile
 _MOST_UNROLLED_PRODUCTS = 150    # of them where steps could be a loop, which is less text
 
 
-@dataclass(frozen=True)
-class DirectShape:
+class DirectShape(NamedTuple):
     """Tiles of ``rows`` filters, ``lines`` rows of positions and ``vectors`` in each.
 
     ``steps`` are taps whose weights are in registers at the same time, so that a vector of the image is loaded once for
@@ -87,7 +86,7 @@ def choose(spec: ConvSpec, target: Target) -> DirectShape:
     if len(g.size) > 1 and images >= _FEW_IMAGES:
         best = min(best, *_flat(spec, target, g), key=lambda shape: shape.cycles)
     staging = images * (g.depth * 2.0 * g.image.size / width + 20)
-    return replace(best, cycles=best.cycles + staging)
+    return best._replace(cycles=best.cycles + staging)
 
 
 def _divisors(rows: int) -> list[int]:
@@ -148,8 +147,7 @@ def _steps(g: Gathering, spec: ConvSpec, target: Target, rows: int,
     return found
 
 
-@dataclass(frozen=True)
-class _Filters:
+class _Filters(NamedTuple):
     """The filters of a tile: the first one's number and address, weights in registers, the epilogue's constants."""
 
     first: Index

@@ -7,8 +7,8 @@ is at ``tap offset of t + o`` along every axis, whatever stride, padding and dil
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
 from math import prod
+from typing import NamedTuple
 
 from kusari.ir import Windows
 
@@ -16,8 +16,7 @@ from ....contractions import ConvSpec
 from ...text.tiles import full_tiles
 
 
-@dataclass(frozen=True)
-class StagedAxis:
+class StagedAxis(NamedTuple):
     """One axis of ``size`` elements: element ``h`` is at position ``(h + pad) // stride`` of plane
     ``(h + pad) % stride``.
 
@@ -37,8 +36,7 @@ class StagedAxis:
         return range(first, max(first, min(end, self.length)))
 
 
-@dataclass(frozen=True)
-class Image:
+class Image(NamedTuple):
     """One channel, staged: planes of all axes, then positions of all axes."""
 
     axes: tuple[StagedAxis, ...]
@@ -72,8 +70,7 @@ class Image:
             u // a.stride * s for a, u, s in zip(self.axes, places, self.steps, strict=True))
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """Results whose windows have the same taps: element ``q`` is at ``first + q * step`` along each axis.
 
     ``taps`` are pairs: the offset of the window in a filter, and that in the staged image.
@@ -85,8 +82,7 @@ class Part:
     taps: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True)
-class Gathering:
+class Gathering(NamedTuple):
     """A convolution seen from its results: each is a sum over channels of ``image`` and the taps of its part.
 
     ``rows`` results per position and group from ``depth`` channels; in the filters of a group, a step of row and
@@ -133,7 +129,7 @@ def whole_image(w: Windows, breadth: int = 1) -> tuple[Image, tuple[int, ...]]:
     """
     axes = [StagedAxis(n, p, s, tuple(range(s)), -(-max(r, n + p) // s))
             for n, p, s, r in zip(w.size, w.pad, w.stride, w.reach, strict=True)]
-    axes[-1] = replace(axes[-1], length=max(axes[-1].length, breadth))
+    axes[-1] = axes[-1]._replace(length=max(axes[-1].length, breadth))
     return _with_taps(Image(tuple(axes)), w)
 
 

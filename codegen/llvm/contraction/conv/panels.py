@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from math import prod
+from typing import NamedTuple
 
 from kusari.ir import Arg
 from kusari.ir.costs import GATHER_CYCLES, PAGE_BYTES, READ_CYCLES
@@ -29,8 +29,7 @@ from .stage import PIECE_WORDS, Pieces, pack_function, stage_cycles, stage_funct
 from .writer import ConvWriter
 
 
-@dataclass(frozen=True)
-class PanelShape:
+class PanelShape(NamedTuple):
     """Tiles are at most ``rows`` x ``vectors``; a panel holds positions of ``samples`` samples, ``block`` channels of
     them at a time."""
 
@@ -80,19 +79,18 @@ def choose(spec: ConvSpec, target: Target) -> PanelShape:
     taps = max(len(p.taps) for p in g.parts)
     room = max(target.l2_bytes // 2 // ((best.vectors + 1) * width * size * max(taps, 1)), 8)
     blocks = -(-g.depth // room)
-    return replace(best, block=-(-g.depth // blocks))
+    return best._replace(block=-(-g.depth // blocks))
 
 
-@dataclass(frozen=True)
-class _Panel:
-    """One panel: ``count`` pieces as columns, of which ``valid`` in each vector count, and the filters it meets.
+class _Panel(NamedTuple):
+    """One panel: so many ``pieces`` as columns, of which ``valid`` in each vector count, and the filters it meets.
 
     Its rows are ``taps`` taps of each channel, in a ``table`` of pairs; without one filters hold them one after the
     other.
     """
 
     filters: Array
-    count: Index
+    pieces: Index
     valid: Sequence[int]
     taps: Index
     table: str | None = None
@@ -225,7 +223,7 @@ class Panels(ConvWriter[PanelShape]):
 
     def _pack(self, panel: _Panel, channel: Index, depth: Index) -> None:
         source = self.own.at(channel * self.g.image.size)
-        self.em.call(self.pack, source, self.panel, self.table, panel.count, depth, panel.table or "null", panel.taps)
+        self.em.call(self.pack, source, self.panel, self.table, panel.pieces, depth, panel.table or "null", panel.taps)
 
     def _multiply(self, panel: _Panel, row: Index, rows: int, channel: Index, depth: Index,
                   initial: Sequence[str]) -> list[str]:
@@ -316,7 +314,7 @@ class Panels(ConvWriter[PanelShape]):
             count = em.min(total - column, self.columns)
             pieces = self.pieces.find(extents, column, count)
             self._find_places(extents, firsts, column, count, sample)
-            for row, size, sums in self._sums(replace(panel, count=pieces), rows):
+            for row, size, sums in self._sums(panel._replace(pieces=pieces), rows):
                 assert isinstance(sums, Array)
                 self._scatter(sums, target.at(row * self.g.positions), size, count)
 
