@@ -114,6 +114,9 @@ class Stream(ProductWriter[Layout]):
         self.finisher = Finisher(self.em, work, width, width, width)
         self.strips = full_tiles(work.n, width)
         self.alike = len(self.strips) > 1 and work.k >= LEAST_SHARED_DEPTH
+        # Where masks cost nothing all strips are finished by one code, whether they are full or not.
+        self.masked = self.alike and self.em.target.vector_bytes == 64 and not self.finisher.heavy and all([
+            o.column in (0, 1) for o in work.operands])
 
     def product(self, epilogue: Epilogue, a: Array, b: Array, split: bool) -> None:
         """Threads share the columns."""
@@ -127,9 +130,18 @@ class Stream(ProductWriter[Layout]):
                 first, breadth = at * width, vectors * width
                 pack(turned, a.at(first * work.a_row), self.own.at(first * work.k), work.k,
                      breadth - padded if at == whole.stop else breadth, breadth)
-        for column, breadth in tiles_in(em, self.strips, em.chunk(count_tiles(self.strips)) if split else None):
-            self.strip(a, b.at(column * work.b_column), breadth)
-            self.finish(epilogue, column, breadth)
+        part = em.chunk(count_tiles(self.strips)) if split else (0, count_tiles(self.strips))
+        if not self.masked:
+            for column, breadth in tiles_in(em, self.strips, part):
+                self.strip(a, b.at(column * work.b_column), breadth)
+                self.finish(epilogue, column, breadth)
+            return
+        whole, last = self.strips
+        for i in em.each(*part):
+            column = i * width
+            for full in em.either(em.compare("slt", i, whole.count)):
+                self.strip(a, b.at(column * work.b_column), width if full else last.size)
+            self.finish(epilogue, column, width, em.first_lanes(width, work.n - column))
 
     def strip(self, a: Array, weight: Array, breadth: int) -> None:
         """The sums of ``breadth`` columns, into the buffer: a line for each column, the rows along it."""
@@ -184,16 +196,21 @@ class Stream(ProductWriter[Layout]):
             x = lane_sums(tile, sums[i * some:(i + 1) * some])
             place.store(x, i * self.plan.stride, min(some, self.width))
 
-    def finish(self, epilogue: Epilogue, column: Index, breadth: int) -> None:
-        """Transpose square blocks of the buffer and apply the epilogue to their rows.
+    def finish(self, epilogue: Epilogue, column: Index, breadth: int, mask: str | None = None) -> None:
+        """Transpose square blocks of the buffer and apply the epilogue to their rows, or to those lanes of a ``mask``.
 
         The last block begins earlier where it would not be full and finishing rows again does not change them: where no
         operand has a row for each, which the outputs could take the place of.
         """
         work, width = self.work, self.width
-        known = epilogue.columns(column, width, breadth) if not self.finisher.heavy else None
+        known = epilogue.columns(column, width, mask or breadth) if not self.finisher.heavy else None
         again = work.m > width and not any(o.row and o.column for o in work.operands)
         for row, rows in each_tile(self.em, -(-work.m // width) * width if again else work.m, width):
             row = self.em.min(row, work.m - width) if again and work.m % width else row
             xs = self.buffer.at(row).turned([j * self.plan.stride for j in range(breadth)])[:rows]
-            self.finisher.finish(epilogue, xs, row, rows, column, [breadth], known)
+            if mask is None:
+                self.finisher.finish(epilogue, xs, row, rows, column, [breadth], known)
+                continue
+            here = epilogue.at(row, column)
+            for i, x in enumerate(xs):
+                here.store(x, i, 0, width, mask, known)
