@@ -70,7 +70,8 @@ class Carried:
 class Emitter:
     """Writes ``void @symbol(ptr %slots, i64 %tid, i64 %nth)``.
 
-    Invariant: names are invented in order of writing, so equal sequences of calls give equal text.
+    Invariant: names are invented in order of writing, so equal sequences of calls give equal text. It refers to nothing
+    that refers to it: its lines are released with the last of those, and do not wait for the garbage collector.
     """
 
     def __init__(self, symbol: str, target: Target) -> None:
@@ -78,7 +79,6 @@ class Emitter:
         self.target = target
         self._head = f"define void @{symbol}(ptr noalias %slots, i64 %tid, i64 %nth) nounwind {{"
         self._parameters: list[str] = []  # types and names
-        self.tid, self.nth = I64(self, "%tid"), I64(self, "%nth")
         self._functions: list[Emitter] = []
         self._lines: list[str] = []
         self._count = 0
@@ -86,6 +86,16 @@ class Emitter:
         self._declared: dict[str, None] = {}
         self._globals: dict[str, str] = {}  # constants of the module: their names
         self._metadata: list[str] = []
+
+    @property
+    def tid(self) -> I64:
+        """The number of this thread."""
+        return I64(self, "%tid")
+
+    @property
+    def nth(self) -> I64:
+        """How many threads share the work."""
+        return I64(self, "%nth")
 
     # Text
 
