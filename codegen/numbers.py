@@ -29,7 +29,7 @@ _LINES = re.compile(
 _INTEGERS = {"index": r"(?<=[ \[])-?\d+(?=[,\]]|$)", "address": r"(?<=i64 )-?\d+$",
              "typed": r"(?<=i64 )-?\d+(?=[,)]|$)", None: r"(?!)"}
 _OTHERS = (r"|<i1 (?:true|false)(?:, i1 (?:true|false))+>"
-           r"|<(?P<ty>float|double) (?P<hex>0x[0-9A-F]{16})(?:, (?P=ty) (?P=hex))+>"
+           r"|splat \((?:float|double) 0x[0-9A-F]{16}\)"
            r"|(?<= )0x[0-9A-F]{16}(?=[,)]|$)")
 _TOKENS = {(rule, others): re.compile(pattern + _OTHERS * others)
            for rule, pattern in _INTEGERS.items() for others in (False, True)}
@@ -79,7 +79,7 @@ def lift(kernel: Kernel) -> Lifted:
         start = line.start()
         for found in _TOKENS[rule, others].finditer(work):
             token = found[0]
-            number = _other(token, work) if token[0] == "<" or token[1:2] == "x" else (_INDEX, int(token))
+            number = _other(token, work) if token[0] in "<s" or token[1:2] == "x" else (_INDEX, int(token))
             if number is not None:
                 pieces.append(text[at:start + found.start()])
                 at = start + found.end()
@@ -88,20 +88,27 @@ def lift(kernel: Kernel) -> Lifted:
     return Lifted((*pieces, text[at:]), tuple(kinds), tuple(numbers))
 
 
+_WIDTH = re.compile(r"<(\d+) x ")
+
+
 def _other(token: str, line: str) -> tuple[Kind, int] | None:
     """The kind and value of a literal of an instruction that is no integer; None for one that stays."""
     if token[0] == "<":
-        return _lanes(token)
-    single = "float" in line
-    return None if single == ("double" in line) else (Kind("float" if single else "double"), int(token, 16))
+        return _mask(token)
+    width, element = 1, "float" if "float" in line else "double"
+    if token[0] == "s":
+        element, token = token[len("splat ("):-1].split()
+        found = _WIDTH.search(line)
+        assert found is not None
+        width = int(found[1])
+    elif element == "float" and "double" in line:
+        return None
+    return Kind(element, width), int(token, 16)
 
 
 @lru_cache(maxsize=1024)
-def _lanes(token: str) -> tuple[Kind, int] | None:
-    """The same of a vector."""
-    element, _, first = token[1:token.find(",")].partition(" ")
-    if element != "i1":
-        return Kind(element, token.count(",") + 1), int(first, 16)
+def _mask(token: str) -> tuple[Kind, int] | None:
+    """The same of a vector of i1."""
     count, width = token.count("true"), token.count("i1")
     return (Kind("i1", width), count) if token.rfind("true") < token.find("false") or count == width else None
 
@@ -206,11 +213,10 @@ def _literal(kind: Kind, number: int) -> str:
     """A number as texts spell it."""
     if kind.element == "i64":
         return str(number)
+    if kind.element == "i1":
+        return "<" + ", ".join(["i1 true"] * number + ["i1 false"] * (kind.width - number)) + ">"
     one = f"0x{number:016X}"
-    if kind.width == 1:
-        return one
-    spelled = (["true"] * number + ["false"] * (kind.width - number) if kind.element == "i1" else [one] * kind.width)
-    return "<" + ", ".join(f"{kind.element} {x}" for x in spelled) + ">"
+    return one if kind.width == 1 else f"splat ({kind.element} {one})"
 
 
 def _as_slot(kind: Kind, number: int) -> int:

@@ -128,6 +128,11 @@ class Kernel:
         found._text, found._facts = self.text, facts
         return found
 
+    def drop_text(self) -> None:
+        """Release the text, if it can be written again: it is needed to compile, and then for reports only."""
+        if self._write is not None and self._facts is not None:
+            self._text = None
+
     def adopt_facts(self, facts: Facts) -> None:
         """Adopt the ``facts`` of a kernel with the same key, unless this one has its own."""
         if self._facts is None:

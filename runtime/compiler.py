@@ -5,6 +5,7 @@ import ctypes
 import hashlib
 import importlib
 import linecache
+import re
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -22,21 +23,27 @@ class LoadError(Exception):
     """A kernel's text cannot be compiled or linked; the message shows the text's faulty part."""
 
 
-def machine() -> Any:
-    """Return a new target machine of LLVM's for this host."""
+def machine(level: int = 2) -> Any:
+    """Return a new target machine of LLVM's for this host, which emits code at a level of optimisation."""
     initialize()
     facts = host()
     target = llvm.Target.from_triple(facts.triple)
     # The small model keeps constants next to the code; the linker makes stubs for functions that are far away.
     model = "small" if facts.triple.startswith(("x86_64", "aarch64", "arm64")) else "jitdefault"
-    return target.create_target_machine(cpu=facts.cpu, features=facts.features, opt=2, reloc="pic", codemodel=model)
+    return target.create_target_machine(cpu=facts.cpu, features=facts.features, opt=level, reloc="pic", codemodel=model)
 
 
-def _own_machine() -> Any:
+def _own_machine(level: int) -> Any:
     """The calling thread's target machine, made once: it takes as long as the code of a short function."""
-    if not hasattr(_own, "machine"):
-        _own.machine = machine()
-    return _own.machine
+    machines: dict[int, Any] = _own.__dict__.setdefault("machines", {})
+    if level not in machines:
+        machines[level] = machine(level)
+    return machines[level]
+
+
+def _level(text: str) -> int:
+    """The level at which the code of a text is emitted: 0, in a fraction of the time, if no function is optimised."""
+    return 0 if all([" optnone" in line for line in re.findall(r"(?m)^define .*", text)]) else 2
 
 
 _own = threading.local()
@@ -79,7 +86,7 @@ def _module(parse: Any, source: Any, kernel: Kernel) -> Generator[Any, None, Non
 def compile_llvm(kernel: Kernel, unique: str, opt: int = 0, vectorize: bool = False) -> Entry:
     """Compile LLVM IR text; the code's entry point is called ``unique``. Raises ``LoadError``."""
     with _module(llvm.parse_assembly, kernel.text, kernel) as module:
-        return _emit(module, kernel.symbol, unique, opt, vectorize, kernel.facts)
+        return _emit(module, kernel.symbol, unique, opt, vectorize, kernel.facts, _level(kernel.text))
 
 
 def compile_numba(kernel: Kernel, unique: str) -> Entry:
@@ -97,7 +104,7 @@ def compile_numba(kernel: Kernel, unique: str) -> Entry:
         return _emit(module, compiled.native_name, unique, 2, False, kernel.facts)
 
 
-def _emit(module: Any, symbol: str, unique: str, opt: int, vectorize: bool, facts: Facts) -> Entry:
+def _emit(module: Any, symbol: str, unique: str, opt: int, vectorize: bool, facts: Facts, level: int = 2) -> Entry:
     """Optimise a module of which only ``symbol`` stays visible, as ``unique``, and return its object code.
 
     So many objects can be linked together, and Numba's wrapper loses the error paths that need Numba.
@@ -116,7 +123,7 @@ def _emit(module: Any, symbol: str, unique: str, opt: int, vectorize: bool, fact
     for variable in module.global_variables:
         if not variable.is_declaration:
             variable.linkage = "internal"
-    target = _own_machine()
+    target = _own_machine(level)
     module.triple = host().triple
     module.data_layout = str(target.target_data)
     if opt or vectorize:

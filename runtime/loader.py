@@ -226,6 +226,7 @@ class Loader:
         else:
             entry = compile_llvm(kernel, unique, self.opt, self.vectorize)
         self.cache.put(key, entry)
+        kernel.drop_text()
         return entry
 
     def _link(self, entries: dict[Kernel, Entry]) -> list[Library]:

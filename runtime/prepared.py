@@ -21,11 +21,12 @@ from .linker import define_symbol
 from .loader import Loader
 from .memory import HEADER_BYTES, KNOWN_LAYOUT
 
-# Counters of loops are frozen before they are added to, as in kernels: LLVM leaves their addresses as they are.
+# None of it is optimised (`optnone`), so that the compiler emits it in a fifth of the time: every process with an empty
+# cache waits for it, and calls take as long.
 
 # A call is {table, rows, ...}: a thread alone runs all rows of a table of instructions, which `thread_pool` describes.
 _ALONE = """
-define void @alone(ptr %call) {
+define void @alone(ptr %call) noinline optnone {
 entry:
   %table = load ptr, ptr %call
   %rows.p = getelementptr i64, ptr %call, i64 1
@@ -39,8 +40,7 @@ row:
   %slots.p = getelementptr {ptr, ptr, i64}, ptr %table, i64 %i, i32 1
   %slots = load ptr, ptr %slots.p
   call void %kernel(ptr %slots, i64 0, i64 1)
-  %i.0 = freeze i64 %i
-  %i.1 = add i64 %i.0, 1
+  %i.1 = add i64 %i, 1
   %more = icmp slt i64 %i.1, %rows
   br i1 %more, label %row, label %out
 out:
@@ -58,7 +58,7 @@ entry:
 """
 # ``invoke`` lets other Python threads run meanwhile, ``invoke_holding`` is for schedules of a few microseconds.
 _INVOKE = f"""
-define ptr @invoke(ptr %self, ptr %unused) {{
+define ptr @invoke(ptr %self, ptr %unused) noinline optnone {{
 {_CALLED}  %thread = call ptr @PyEval_SaveThread()
   call void %function(ptr %argument)
   call void @PyEval_RestoreThread(ptr %thread)
@@ -66,7 +66,7 @@ define ptr @invoke(ptr %self, ptr %unused) {{
   ret ptr @_Py_NoneStruct
 }}
 
-define ptr @invoke_holding(ptr %self, ptr %unused) {{
+define ptr @invoke_holding(ptr %self, ptr %unused) noinline optnone {{
 {_CALLED}  call void %function(ptr %argument)
   call void @Py_IncRef(ptr @_Py_NoneStruct)
   ret ptr @_Py_NoneStruct
@@ -98,7 +98,7 @@ _DIFFERS = """\
   %differs.{0} = xor i64 %new.{0}, %old.{0}
 """
 _PLACE = f"""
-define ptr @place(ptr %self, ptr %args, i64 %n) {{
+define ptr @place(ptr %self, ptr %args, i64 %n) noinline optnone {{
 entry:
   %plan = call ptr @PyLong_AsVoidPtr(ptr %self)
   %count = load i64, ptr %plan
@@ -165,8 +165,7 @@ measure:
   %equal = icmp eq i64 %extent, %wanted
   br i1 %equal, label %same, label %no
 same:
-  %k.0 = freeze i64 %k
-  %k.1 = add i64 %k.0, 1
+  %k.1 = add i64 %k, 1
   br label %axis
 put:
   %j = phi i64 [0, %axis], [%j.1, %write]
@@ -186,12 +185,10 @@ store:
 write:
   store i64 %address, ptr %slot.p
   %place.next = getelementptr i64, ptr %place.p, i64 2
-  %j.0 = freeze i64 %j
-  %j.1 = add i64 %j.0, 1
+  %j.1 = add i64 %j, 1
   br label %put
 placed:
-  %i.0 = freeze i64 %i
-  %i.1 = add i64 %i.0, 1
+  %i.1 = add i64 %i, 1
   br label %array
 bound:
   %some = icmp eq i64 %held, 0
@@ -267,20 +264,18 @@ long:
   %now.extent = load i64, ptr %now.extent.p
   %old.extent.p = getelementptr i64, ptr %old.extents, i32 %e
   %old.extent = load i64, ptr %old.extent.p
-  %e.0 = freeze i32 %e
-  %e.1 = add i32 %e.0, 1
+  %e.1 = add i32 %e, 1
   %as.long = icmp eq i64 %now.extent, %old.extent
   br i1 %as.long, label %length, label %no
 next:
-  %h.0 = freeze i64 %h
-  %h.1 = add i64 %h.0, 1
+  %h.1 = add i64 %h, 1
   %last = icmp eq i64 %h.1, %held
   br i1 %last, label %yes, label %hold
 {_ANSWERS}"""
 
 # The plan is {words, address of the first, its old value, ...}: has none of these 32-bit words changed?
 _SAME = f"""
-define ptr @same(ptr %self, ptr %unused) {{
+define ptr @same(ptr %self, ptr %unused) noinline optnone {{
 entry:
   %plan = call ptr @PyLong_AsVoidPtr(ptr %self)
   %count = load i64, ptr %plan
@@ -299,8 +294,7 @@ look:
   %is = icmp eq i32 %now, %wanted
   br i1 %is, label %equal, label %no
 equal:
-  %i.0 = freeze i64 %i
-  %i.1 = add i64 %i.0, 1
+  %i.1 = add i64 %i, 1
   br label %word
 {_ANSWERS}"""
 # What native code takes from CPython.

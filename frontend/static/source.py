@@ -91,6 +91,12 @@ class Source:
         return _maker(self._kind, text)(**self._names)
 
 
+def release(function: Callable[..., Any]) -> None:
+    """Let go of all that a function of a text refers to, itself among them: it is not called again."""
+    for cell in function.__closure__ or ():
+        del cell.cell_contents
+
+
 @lru_cache(maxsize=256)
 def _maker(kind: str, text: str) -> Callable[..., Any]:
     """Return the function ``make`` of a text; its lines are registered for as long as code of it is alive."""

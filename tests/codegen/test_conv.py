@@ -258,6 +258,19 @@ def test_what_is_explained_is_what_is_done(direction: str, target: str) -> None:
             assert str(found).startswith(f"{found.algorithm}: {found.cycles:.0f} cycles by count, {found.why}")
 
 
+@pytest.mark.parametrize("target", ["avx512", "avx2"])
+@pytest.mark.parametrize("direction", ["forward", "input"])
+def test_columns_of_a_window_are_a_loop_where_they_are_alike(jit, monkeypatch, direction: str, target: str) -> None:
+    spec = spec_of(direction, n=2, c=1, k=1, size=(28, 28), kernel=(5, 5))
+    check(jit, spec, target=target, nth=2, algorithm="direct")
+    loop = conv_kernel(spec, TARGETS[target], "direct").text
+    monkeypatch.setattr(conv_direct, "_MOST_UNROLLED_PRODUCTS", 800)
+    long = conv_kernel(spec, TARGETS[target], "direct").text
+    assert 4 * loop.count("call <") < long.count("call <")
+    apart = spec_of(direction, n=2, c=1, k=1, size=(28, 28), kernel=(5, 5), stride=(1, 2))
+    check(jit, apart, target=target, algorithm="direct" if direction == "forward" else None)
+
+
 @pytest.mark.parametrize("direction", OPS)
 def test_text_does_not_grow_with_the_shape(direction: str) -> None:
     small, large = (conv_kernel(spec_of(direction, n, 64, 64, size, (3, 3), 2, 1), TARGETS["avx512"]).text

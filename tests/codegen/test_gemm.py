@@ -205,6 +205,26 @@ def test_streamed_weights(jit, shape) -> None:
         check(jit, spec, (row, full), target, nth=1 + m % 3, algorithm="stream")
 
 
+def test_the_last_strip_of_a_streamed_weight_shares_code_with_the_others() -> None:
+    whole, more = (gemm_kernel(GemmSpec(100, n, 784, transb=True), TARGETS["avx512"], "stream").text
+                   for n in (992, 1000))
+    assert whole.count("@llvm.fma") == more.count("@llvm.fma") and "noinline" not in whole
+
+
+def test_streamed_results_take_the_place_of_an_operand(jit) -> None:
+    m, n, k = 20, 40, 130   # the last square of rows is not full
+    a, b, x = (rng.normal(size=s).astype("f") for s in ((m, k), (n, k), (m, n)))
+    spec = GemmSpec(m, n, k, transb=True, exprs=(Call("add", (acc, bias)),), operands=(GemmOperand(F32, n, 1),))
+    kernel = gemm_kernel(spec, TARGETS["avx512"], "stream")
+    run = jit.compile(kernel.text, kernel.symbol, "avx512")
+    scratch = np.zeros(kernel.scratch + 64, np.uint8)
+    scratch = scratch[-scratch.ctypes.data % 64:]
+    apart, place = np.empty_like(x), x.copy()
+    run(a, b, x, apart, scratch)
+    run(a, b, place, place, scratch)
+    np.testing.assert_array_equal(place, apart)
+
+
 @pytest.mark.parametrize("nth", [1, 2, 3, 4])
 @pytest.mark.parametrize("shape", [(85, 128, 35), (85, 112, 35), (85, 192, 65)], ids=str)
 def test_few_panels_are_shared_where_they_come_out_even(jit, shape, nth: int) -> None:

@@ -22,7 +22,7 @@ entry:
   %s1 = load ptr, ptr %slots
   %v2 = mul nsw i64 %tid, {n}
   %p3 = getelementptr inbounds float, ptr %s1, i64 {n}
-  %v4 = select <4 x i1> <{mask}>, <4 x float> <{floats}>, <4 x float> zeroinitializer
+  %v4 = select <4 x i1> <{mask}>, <4 x float> splat (float {x}), <4 x float> zeroinitializer
   %v5 = insertelement <4 x float> poison, float 0x3FF0000000000000, i64 0
   store <4 x float> %v4, ptr %p3, align 4
   ret void
@@ -32,7 +32,7 @@ entry:
 
 def text(n: int, lanes: int, x: str = "0x3FF0000000000000") -> Kernel:
     mask = ", ".join(f"i1 {'true' if i < lanes else 'false'}" for i in range(4))
-    return Kernel("llvm", f"k{n}", TEXT.format(n=n, mask=mask, floats=", ".join([f"float {x}"] * 4)))
+    return Kernel("llvm", f"k{n}", TEXT.format(n=n, mask=mask, x=x))
 
 
 def test_names_and_comments_take_no_part() -> None:

@@ -12,7 +12,7 @@ import pytest
 from runtime_texts import NUMBA, elementwise
 
 from kusari.ir import Facts, Kernel
-from kusari.runtime import HostInfo, Loader, LoadError, ObjectCache, host, linker, target
+from kusari.runtime import HostInfo, Loader, LoadError, ObjectCache, compiler, host, linker, target
 from kusari.runtime.cache import Entry
 from kusari.runtime.compiler import compile_llvm
 from kusari.runtime.linker import Image, Unlinkable, define_symbol, symbol_address
@@ -70,6 +70,17 @@ define void @kinds(ptr %slots, i64 %tid, i64 %nth) {
 """)
 GIVEN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda x: 2 * x)
 define_symbol("kusari_test_given", ctypes.cast(GIVEN, ctypes.c_void_p).value)
+
+
+def test_only_texts_that_are_not_optimised_at_all_are_emitted_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    levels: list[int] = []
+    own = compiler._own_machine
+    monkeypatch.setattr(compiler, "_own_machine", lambda level: levels.append(level) or own(level))
+    plain, rare = "define void @f() {\n  ret void\n}\n", "define void @g() noinline optnone {\n  ret void\n}\n"
+    compile_llvm(Kernel("llvm", "g", rare), "f0")
+    compile_llvm(Kernel("llvm", "g", rare + plain), "f1")
+    compile_llvm(Kernel("llvm", "f", plain), "f2")
+    assert levels == [0, 2, 2]
 
 
 def entry_of(kernel: Kernel) -> Entry:

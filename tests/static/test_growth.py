@@ -12,7 +12,7 @@ import kusari
 import kusari.functions as F
 from kusari import Chain, optimizers
 from kusari import links as L
-from kusari.runtime import Executable, default_loader
+from kusari.runtime import Executable, default_loader, frame, memory
 from kusari.runtime.frame import Frame
 
 
@@ -113,6 +113,29 @@ def test_idle_shapes_hold_no_more_than_the_largest(whole: bool, monkeypatch: pyt
     held = [s.nbytes for s in used]
     assert len(held) == len(sizes)
     assert held[-1] > 1000 and sum(n > 1000 for n in held) <= 2, held  # what is left are constants
+
+
+def test_memory_of_idle_shapes_does_not_wait_for_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kusari.static.room.KEPT_BYTES", 0)
+    monkeypatch.setattr(frame, "LARGE_BYTES", 0)
+    arenas: list[weakref.ref[Any]] = []
+
+    def allocate(nbytes: int, huge: bool = True) -> Any:
+        found = memory.allocate(nbytes, huge)
+        if nbytes >= 1 << 16:  # mapped
+            arenas.append(weakref.ref(found.base.obj))
+        return found
+    monkeypatch.setattr(frame, "allocate", allocate)
+    net = Net()
+    optimizer = optimizers.SGD().setup(net)
+    gc.collect()
+    gc.disable()
+    try:
+        for n in (2000, 2010, 2020, 2030, 2040):
+            train(net, optimizer, True, n)
+        assert len(arenas) == 5 and sum(a() is not None for a in arenas) == 2
+    finally:
+        gc.enable()
 
 
 @pytest.mark.slow

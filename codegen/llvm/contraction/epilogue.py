@@ -2,14 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from kusari.ir import Call, Expr, walk
 from kusari.ir.nest import TRANSCENDENTAL
 
 from ..scalar.dispatch import emit_exprs
 from ..text.array import Array
-from ..text.emitter import Emitter, Index
+from ..text.emitter import Emitter, Index, Valid
 from ..text.tiles import full_tiles
 from ..text.types import memory_type
 from .operand import Results
@@ -28,8 +28,7 @@ def is_heavy(exprs: Sequence[Expr]) -> bool:
     return len(calls) > 6 or any(c.fn in _HEAVY for c in calls)
 
 
-@dataclass(frozen=True)
-class Epilogue:
+class Epilogue(NamedTuple):
     """Applies the expressions to vectors of the product and stores the outputs of one matrix of the batch.
 
     The operands and the outputs of its first element are at the addresses ``reads`` and ``writes``.
@@ -58,10 +57,10 @@ class Epilogue:
         reads = [em.gep(p, row * o.row + column * o.column, memory_type(o.dtype))
                  for p, o in zip(self.reads, work.operands, strict=True)]
         place = row * work.n + column
-        return replace(self, reads=reads, writes=[
+        return self._replace(reads=reads, writes=[
             em.gep(p, place, memory_type(d)) for p, d in zip(self.writes, work.types, strict=True)])
 
-    def columns(self, column: Index, width: int, valid: int | None) -> list[str | None]:
+    def columns(self, column: Index, width: int, valid: Valid) -> list[str | None]:
         """The operands that are the same for every row, read once for a column of vectors; None for the others."""
         em, work = self.em, self.work
         return [em.read(o.dtype, width, p, column * o.column, o.column, valid) if o.row == 0 else None
@@ -73,7 +72,7 @@ class Epilogue:
         return [em.read(o.dtype, width, p, row * o.row, 0) if o.column == 0 else None
                 for p, o in zip(self.reads, work.operands, strict=True)]
 
-    def store(self, x: str, row: Index, column: Index, width: int, valid: int | None,
+    def store(self, x: str, row: Index, column: Index, width: int, valid: Valid,
               known: Sequence[str | None] | None = None) -> None:
         """Finish the elements ``(row, column) …`` whose product is ``x``."""
         em, work = self.em, self.work

@@ -2,15 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..text.array import Array
 from ..text.emitter import Carried, Emitter, Index
 from ..text.types import vector
 
 
-@dataclass(frozen=True)
-class Factors:
+class Factors(NamedTuple):
     """One operand of a tile: factor ``i`` of step ``p`` is at ``p * step + offsets[i]`` of ``array``.
 
     It is a vector, of which ``valid[i]`` elements are read (all for None), or under ``broadcast`` an element copied to
@@ -30,8 +29,7 @@ class Factors:
             yield start.spread(offset) if self.broadcast else start.load(offset, self.valid[i] if self.valid else None)
 
 
-@dataclass(frozen=True)
-class Tile:
+class Tile(NamedTuple):
     """Sums of vectors of ``width`` elements: a list of a few rows of a few vectors each, row by row."""
 
     em: Emitter

@@ -1,7 +1,7 @@
 """Common parts of the writers of contractions: arrays, the scratch memory of a thread, epilogues."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Generic, TypeVar
 
@@ -41,6 +41,7 @@ class Writer:
         self.scratch_slot = self.factors + len(results.operands) + len(results.exprs)
         self.slots: Sequence[str] = ()
         self.scratch_bytes = 0  # of each thread
+        self._functions: dict[str, Emitter] = {}
 
     def array(self, pointer: str, em: Emitter | None = None) -> Array:
         """Elements from an address on, in this function or another one."""
@@ -57,6 +58,18 @@ class Writer:
         offset = self.em.tid * size + shared
         own = self.array(self.em.slot(self.scratch_slot)).at(offset)
         return [own.at(place) for place in places]
+
+    def apart(self, name: str, write: Callable[..., None], *arrays: Array) -> None:
+        """Call a function that does what ``write`` writes for ``arrays``; it is written for the first call of ``name``.
+
+        All that it depends on besides is constant: what is written in several places is compiled once.
+        """
+        function = self._functions.get(name)
+        if function is None:
+            names = [f"%a{i}" for i in range(len(arrays))]
+            function = self._functions[name] = self.em.function(name, [f"ptr {x}" for x in names])
+            write(*(self.array(x, function) for x in names))
+        self.em.call(function, *arrays)
 
     def epilogue(self, sample: Index, group: Index = 0, image: Index | None = None) -> Epilogue:
         """The epilogue of one sample's group, whose rows and columns count from 0; ``image`` is their joint number."""

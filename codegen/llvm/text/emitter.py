@@ -18,15 +18,16 @@ _PART_BYTES = 16  # of the parts of long vectors within which most shuffles move
 _ZEROS = "zeroinitializer"
 
 
-@dataclass(frozen=True)
 class I64:
     """An i64 that is known when the kernel runs, held by the SSA value ``ssa``.
 
     Its operators write instructions, but none for what changes nothing. Operands of a division are not negative.
     """
 
-    em: Emitter
-    ssa: str
+    __slots__ = ("em", "ssa")
+
+    def __init__(self, em: Emitter, ssa: str) -> None:
+        self.em, self.ssa = em, ssa
 
     def __str__(self) -> str:
         return self.ssa
@@ -55,6 +56,7 @@ class I64:
 
 
 Index = int | I64
+Valid = int | str | None  # the first lanes of a vector that count, or an SSA value with a bit for each; None for all
 
 
 @dataclass
@@ -68,7 +70,8 @@ class Carried:
 class Emitter:
     """Writes ``void @symbol(ptr %slots, i64 %tid, i64 %nth)``.
 
-    Invariant: names are invented in order of writing, so equal sequences of calls give equal text.
+    Invariant: names are invented in order of writing, so equal sequences of calls give equal text. It refers to nothing
+    that refers to it: its lines are released with the last of those, and do not wait for the garbage collector.
     """
 
     def __init__(self, symbol: str, target: Target) -> None:
@@ -76,7 +79,6 @@ class Emitter:
         self.target = target
         self._head = f"define void @{symbol}(ptr noalias %slots, i64 %tid, i64 %nth) nounwind {{"
         self._parameters: list[str] = []  # types and names
-        self.tid, self.nth = I64(self, "%tid"), I64(self, "%nth")
         self._functions: list[Emitter] = []
         self._lines: list[str] = []
         self._count = 0
@@ -84,6 +86,16 @@ class Emitter:
         self._declared: dict[str, None] = {}
         self._globals: dict[str, str] = {}  # constants of the module: their names
         self._metadata: list[str] = []
+
+    @property
+    def tid(self) -> I64:
+        """The number of this thread."""
+        return I64(self, "%tid")
+
+    @property
+    def nth(self) -> I64:
+        """How many threads share the work."""
+        return I64(self, "%nth")
 
     # Text
 
@@ -283,8 +295,10 @@ class Emitter:
             return pointer
         return self.value(f"getelementptr inbounds {element}, ptr {pointer}, i64 {index}", "p")
 
-    def load(self, element: str, width: int, pointer: str, valid: int | None = None) -> str:
-        """``width`` neighbours; only the first ``valid`` are read, the others are zero."""
+    def load(self, element: str, width: int, pointer: str, valid: Valid = None) -> str:
+        """``width`` neighbours; only the first ``valid`` are read, or those of a mask, the others are zero."""
+        if isinstance(valid, str):
+            return self.load_lanes(element, width, pointer, valid)
         ty, bytes_ = vector(element, width), size_of(element)
         if valid is None or self._is_whole(width, valid):
             return self.value(f"load {ty}, ptr {pointer}, align {bytes_}")
@@ -319,8 +333,11 @@ class Emitter:
         for at in self.each(0, count * words, words):
             yield self.row(self.gep(table, at, "i64"), 0, words)
 
-    def store(self, element: str, width: int, x: str, pointer: str, valid: int | None = None) -> None:
-        """Write ``width`` neighbours, or only the first ``valid``."""
+    def store(self, element: str, width: int, x: str, pointer: str, valid: Valid = None) -> None:
+        """Write ``width`` neighbours, or only the first ``valid``, or those of a mask."""
+        if isinstance(valid, str):
+            self.store_lanes(element, width, x, pointer, valid)
+            return
         ty, bytes_ = vector(element, width), size_of(element)
         if valid is None or self._is_whole(width, valid):
             self.line(f"store {ty} {x}, ptr {pointer}, align {bytes_}")
@@ -332,6 +349,12 @@ class Emitter:
             return
         self.store_lanes(element, width, x, pointer, constants("i1", [i < valid for i in range(width)]))
 
+    def first_lanes(self, width: int, count: Index) -> str:
+        """A mask of as many lanes as a number known at run time."""
+        short = self.value(f"trunc i64 {count} to i32")
+        lanes = ", ".join(f"i32 {i}" for i in range(width))
+        return self.value(f"icmp ult {vector('i32', width)} <{lanes}>, {self.broadcast('i32', width, short)}")
+
     def store_lanes(self, element: str, width: int, x: str, pointer: str, mask: str) -> None:
         """Write those of ``width`` neighbours that the vector of i1 ``mask`` does not leave out."""
         ty, bits = vector(element, width), vector("i1", width)
@@ -340,8 +363,11 @@ class Emitter:
         self.line(f"call void {name}({ty} {x}, ptr {pointer}, i32 {size_of(element)}, {bits} {mask})")
 
     def read(self, dtype: DType, width: int, base: str, index: Index, stride: Index = 1,
-             valid: int | None = None) -> str:
-        """A vector of the elements ``index``, ``index + stride`` … of an array; a stride of 0 broadcasts one."""
+             valid: Valid = None) -> str:
+        """A vector of the elements ``index``, ``index + stride`` … of an array; a stride of 0 broadcasts one.
+
+        Only neighbours can have a mask.
+        """
         element = memory_type(dtype)
         pointer = self.gep(base, index, element)
         if stride == 0:
@@ -349,6 +375,7 @@ class Emitter:
         elif stride == 1 or width == 1:
             x = self.load(element, width, pointer, valid)
         else:
+            assert not isinstance(valid, str)
             some = width if valid is None else min(valid, width)
             x = self.collect(element, width, (self.load(element, 1, self.gep(pointer, lane * stride, element))
                                               for lane in range(some)), zeros=some < width)
@@ -357,8 +384,8 @@ class Emitter:
         return x
 
     def write(self, dtype: DType, width: int, x: str, base: str, index: Index, stride: Index = 1,
-              valid: int | None = None) -> None:
-        """Write a vector to the elements ``index``, ``index + stride`` … of an array."""
+              valid: Valid = None) -> None:
+        """Write a vector to the elements ``index``, ``index + stride`` … of an array, as ``read``."""
         element = memory_type(dtype)
         if dtype.kind == "b":
             x = self.value(f"zext {vector('i1', width)} {x} to {vector('i8', width)}")
@@ -366,6 +393,7 @@ class Emitter:
         if stride == 1 or width == 1:
             self.store(element, width, x, pointer, valid)
             return
+        assert not isinstance(valid, str)
         for lane in range(width if valid is None else min(valid, width)):
             part = self.value(f"extractelement {vector(element, width)} {x}, i64 {lane}")
             self.store(element, 1, part, self.gep(pointer, lane * stride, element))

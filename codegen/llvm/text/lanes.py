@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 from .emitter import Emitter
@@ -12,17 +11,16 @@ _BITS = {"half": "i16", "float": "i32", "double": "i64"}
 MANTISSA = {"float": 23, "double": 52}
 
 
-@dataclass(frozen=True)
 class Lanes:
     """``width`` elements of LLVM type ``element`` held by the SSA value ``ssa``.
 
     Operators take another ``Lanes`` or a Python number. No fast-math flags: every operation rounds as written.
     """
 
-    em: Emitter
-    element: str
-    width: int
-    ssa: str
+    __slots__ = ("element", "em", "ssa", "width")
+
+    def __init__(self, em: Emitter, element: str, width: int, ssa: str) -> None:
+        self.em, self.element, self.width, self.ssa = em, element, width, ssa
 
     @property
     def is_float(self) -> bool:

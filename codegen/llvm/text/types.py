@@ -81,4 +81,4 @@ def symbol_of(name: str, *facts: object) -> str:
 def splat(element: str, width: int, value: float | int | bool) -> str:
     """A literal vector of ``width`` equal elements."""
     one = constant(element, value)
-    return one if width == 1 else "<" + ", ".join([f"{element} {one}"] * width) + ">"
+    return one if width == 1 else f"splat ({element} {one})"

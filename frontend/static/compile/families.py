@@ -37,6 +37,11 @@ class _Variant:
     form: Form | None = None
     hopeless: bool = False
 
+    def own(self, lifted: Lifted) -> Lifted:
+        """An instance with the very pieces of the others, which are most of its memory."""
+        first = self.samples[0]
+        return Lifted(first.pieces, first.kinds, lifted.numbers)
+
 
 @dataclass(eq=False)
 class _Part:
@@ -104,11 +109,12 @@ class Family:
         if not variants:
             for other in others:
                 if other.kernel is not None:
-                    self._add(variants, other, lift(other.kernel))
-        lifted = known[kernel] = known.get(kernel) or lift(kernel)
+                    self._add(variants, other, _lifted(other.kernel))
+        lifted = known[kernel] = known.get(kernel) or _lifted(kernel)
         variant, numbers = self._add(variants, own, lifted), None
         if variant is None or variant.hopeless:
             return None
+        lifted = variant.own(lifted)
         if variant.form is not None:
             numbers = variant.form.numbers_of(lifted)
         if variant.form is None or numbers is None:
@@ -136,9 +142,16 @@ class Family:
         found = variants.get(key)
         if found is None and len(variants) < MOST_VARIANT_KINDS:
             found = variants[key] = _Variant([lifted])
-        elif found is not None and found.form is None and not found.hopeless and lifted not in found.samples:
-            found.samples.append(lifted)
+        elif found is not None and found.form is None and not found.hopeless and found.own(lifted) not in found.samples:
+            found.samples.append(found.own(lifted))
         return found
+
+
+def _lifted(kernel: Kernel) -> Lifted:
+    """The text of a kernel that will not be compiled, without its numbers."""
+    found = lift(kernel)
+    kernel.drop_text()
+    return found
 
 
 class Trial:

@@ -234,6 +234,7 @@ def _differentiate(graph: Graph, seeded: tuple[bool, ...], wanted: tuple[Value, 
         if gx is not None and found is None:
             tape.note(f"the gradient of a {value.type!r} is an array that no function made")
         grads.append(found)
+    tape.close()
     if tape.fault is not None:
         raise NotStatic(Fault(f"in its backward: {tape.fault.reason}", tape.fault.where))
     return Backward(tuple(seeds), tuple(tape.nodes), tuple(tape.consts), wanted, tuple(grads))

@@ -22,7 +22,7 @@ from ..arrays.overlap import Spans, repeats
 from ..compile.compile import TRIM_ABOVE_BYTES, Compiled
 from ..errors import Stale
 from ..signature import MANY_ARRAYS, Given, unpack
-from ..source import Source
+from ..source import Source, release
 from ..trace.bindings import StateBinding
 from .bind import CallText, Pointers, Results, params_of
 from .undo import undoing
@@ -186,7 +186,8 @@ class Arguments(FrameArguments):
 
     def close(self) -> None:
         """Release the frame's memory at once, without the garbage collector: nothing runs here any more."""
-        del self.run, self._params, self._pointers, self._results  # the first refers to this object
+        release(self.run)  # it refers to itself, to this object and to views of the frame
+        del self.run, self._params, self._pointers, self._results
         self._spans = None
         self._copied.clear()
         self.frame.close()

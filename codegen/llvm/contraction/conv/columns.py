@@ -6,8 +6,8 @@ are interleaved, with the epilogue.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from kusari.ir.costs import ADD_CYCLES, COPY_CYCLES
 
@@ -16,7 +16,6 @@ from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Emitter, Index
 from ...text.tiles import each_tile
-from ...text.types import vector
 from ..cycles import MOST_TILE_ROWS, MOST_TILE_VECTORS, step_cycles, tile_heights
 from ..epilogue import Epilogue
 from ..tile import Factors
@@ -25,8 +24,7 @@ from .stage import PIECE_WORDS, Pieces, each_row, together
 from .writer import ConvWriter
 
 
-@dataclass(frozen=True)
-class ColumnShape:
+class ColumnShape(NamedTuple):
     """Tiles are ``rows`` (of channels and all axes of taps but the last) x ``vectors``.
 
     A panel holds positions of ``samples`` samples; filters that ``pack`` are copied for each tile.
@@ -197,7 +195,7 @@ class Columns(ConvWriter[ColumnShape]):
                 if self.spec.out[-1] % width == 0:  # then so are the ends of panels
                     place.store(em.binary("fadd", element, width, x, place.load()))
                     continue
-                mask = _first_lanes(em, width, length)
+                mask = em.first_lanes(width, length)
                 y = em.load_lanes(element, width, place.pointer, mask)
                 em.store_lanes(element, width, em.binary("fadd", element, width, x, y), place.pointer, mask)
         return em
@@ -225,10 +223,3 @@ class Columns(ConvWriter[ColumnShape]):
                 for w, valid in each_tile(em, last.size, self.width):
                     near.store(together(image, line, w, valid), 0, w, self.width, valid)
         return em
-
-
-def _first_lanes(em: Emitter, width: int, count: Index) -> str:
-    """A mask of as many lanes as a number known at run time."""
-    short = em.value(f"trunc i64 {count} to i32")
-    lanes = ", ".join(f"i32 {i}" for i in range(width))
-    return em.value(f"icmp ult {vector('i32', width)} <{lanes}>, {em.broadcast('i32', width, short)}")

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from math import prod
+from typing import NamedTuple
 
 from kusari.ir.costs import BROADCAST_CYCLES, CLASH_RATIO, LOAD_CYCLES, PAGE_BYTES
 
@@ -32,10 +32,10 @@ _FAR_RATIO = 1.1                 # times the cycles where a tile reads more than
 _FINISH_CYCLES = 6.0             # a vector of results that was kept before its epilogue
 _FEW_IMAGES = 8                  # from this number on threads have nearly equal shares
 _MOST_UNROLLED_OPERATIONS = 800  # multiply-adds of a tile
+_MOST_UNROLLED_PRODUCTS = 150    # of them where steps could be a loop, which is less text
 
 
-@dataclass(frozen=True)
-class DirectShape:
+class DirectShape(NamedTuple):
     """Tiles of ``rows`` filters, ``lines`` rows of positions and ``vectors`` in each.
 
     ``steps`` are taps whose weights are in registers at the same time, so that a vector of the image is loaded once for
@@ -86,7 +86,7 @@ def choose(spec: ConvSpec, target: Target) -> DirectShape:
     if len(g.size) > 1 and images >= _FEW_IMAGES:
         best = min(best, *_flat(spec, target, g), key=lambda shape: shape.cycles)
     staging = images * (g.depth * 2.0 * g.image.size / width + 20)
-    return replace(best, cycles=best.cycles + staging)
+    return best._replace(cycles=best.cycles + staging)
 
 
 def _divisors(rows: int) -> list[int]:
@@ -147,8 +147,7 @@ def _steps(g: Gathering, spec: ConvSpec, target: Target, rows: int,
     return found
 
 
-@dataclass(frozen=True)
-class _Filters:
+class _Filters(NamedTuple):
     """The filters of a tile: the first one's number and address, weights in registers, the epilogue's constants."""
 
     first: Index
@@ -242,21 +241,40 @@ class Direct(ConvWriter[DirectShape]):
             self.finisher.stored(epilogue, start, tile.first, shape.rows, column, g.size[-1])
 
     def _near(self, tile: _Filters, start: Array, vectors: int) -> dict[tuple[int, int, int], str]:
-        """The sums of a tile over one channel, position by position: each vector of the image is added to its sums."""
-        shape, step = self.plan, self.g.line
-        sums: dict[tuple[int, int, int], str] = {}
-        for taps in shape.steps:
-            weights = tile.weights or self._weights(tile.start, taps)
-            users: dict[int, list[tuple[int, int]]] = {}
-            for (t, offset), i in itertools.product(taps, range(shape.lines)):
-                users.setdefault(offset + i * step, []).append((i, t))
-            for place, j in itertools.product(sorted(users), range(vectors)):
-                x = start.load(place + j * self.width)
-                found = list(itertools.product(users[place], range(shape.rows)))
-                keys = [(r, i, j) for (i, _), r in found]
-                before = [sums.get(key, "zeroinitializer") for key in keys]
-                factors = [weights[r, t] for (_, t), r in found]
-                sums.update(zip(keys, self.tile.add(factors, [x], before), strict=True))
+        """The sums of a tile over one channel, step by step: a loop where steps are alike and would be long."""
+        shape = self.plan
+        keys = list(itertools.product(range(shape.rows), range(shape.lines), range(vectors)))
+        sums = self.tile.carried(self.tile.zeros(len(keys)))
+
+        def add(taps: Sequence[tuple[int, int]], filters: Array, image: Array) -> None:
+            weights = tile.weights or self._weights(filters, taps)
+            found = self._step(taps, weights, image, vectors, dict(zip(keys, sums.values, strict=True)))
+            sums.values = [found[key] for key in keys]
+
+        apart = {(b[0] - a[0], b[1] - a[1]) for one, other in itertools.pairwise(shape.steps)
+                 for a, b in zip(one, other, strict=False)}
+        even = len({len(taps) for taps in shape.steps}) == 1 == len(apart)
+        if even and len(self.taps) * len(keys) > _MOST_UNROLLED_PRODUCTS:
+            (weight, offset), = apart
+            for k in self.em.each(0, len(shape.steps), carried=sums):
+                add(shape.steps[0], tile.start.at(k * weight), start.at(k * offset))
+        else:
+            for taps in shape.steps:
+                add(taps, tile.start, start)
+        return dict(zip(keys, sums.values, strict=True))
+
+    def _step(self, taps: Sequence[tuple[int, int]], weights: dict[tuple[int, int], str], start: Array, vectors: int,
+              sums: dict[tuple[int, int, int], str]) -> dict[tuple[int, int, int], str]:
+        """``sums`` plus the products of ``taps``, position by position: a vector of the image goes to all its sums."""
+        users: dict[int, list[tuple[int, int]]] = {}
+        for (t, offset), i in itertools.product(taps, range(self.plan.lines)):
+            users.setdefault(offset + i * self.g.line, []).append((i, t))
+        for place, j in itertools.product(sorted(users), range(vectors)):
+            x = start.load(place + j * self.width)
+            found = list(itertools.product(users[place], range(self.plan.rows)))
+            keys = [(r, i, j) for (i, _), r in found]
+            factors = [weights[r, t] for (_, t), r in found]
+            sums.update(zip(keys, self.tile.add(factors, [x], [sums[key] for key in keys]), strict=True))
         return sums
 
     def _sum(self, tile: _Filters, start: Array, vectors: int) -> dict[tuple[int, int, int], str]:

@@ -4,8 +4,8 @@ Every weight has a vector of sums, whose lanes are added up at the end.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from kusari.ir.costs import LOAD_CYCLES
 
@@ -20,8 +20,7 @@ from .stage import stage_function
 from .writer import ConvWriter
 
 
-@dataclass(frozen=True)
-class DirectWeightShape:
+class DirectWeightShape(NamedTuple):
     """``taps`` weights at a time."""
 
     taps: int

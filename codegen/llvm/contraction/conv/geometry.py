@@ -6,8 +6,8 @@ is at ``tap offset of t + o`` along every axis, whatever stride, padding and dil
 """
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from math import prod
+from typing import NamedTuple
 
 from kusari.ir import Windows
 
@@ -15,8 +15,7 @@ from ....contractions import ConvSpec
 from ...text.tiles import full_tiles
 
 
-@dataclass(frozen=True)
-class StagedAxis:
+class StagedAxis(NamedTuple):
     """One axis of ``size`` elements: element ``h`` is at position ``(h + pad) // stride`` of plane
     ``(h + pad) % stride``.
 
@@ -36,8 +35,7 @@ class StagedAxis:
         return range(first, max(first, min(end, self.length)))
 
 
-@dataclass(frozen=True)
-class Image:
+class Image(NamedTuple):
     """One channel, staged: planes of all axes, then positions of all axes."""
 
     axes: tuple[StagedAxis, ...]
@@ -71,8 +69,7 @@ class Image:
             u // a.stride * s for a, u, s in zip(self.axes, places, self.steps, strict=True))
 
 
-@dataclass(frozen=True)
-class Gathering:
+class Gathering(NamedTuple):
     """A convolution seen from its results: each is a sum over channels of ``image`` and ``taps``.
 
     Taps are pairs: the offset of the element in a filter, and that in the staged image. ``rows`` results per position
@@ -120,7 +117,7 @@ def whole_image(w: Windows, breadth: int = 1) -> tuple[Image, tuple[int, ...]]:
     """
     axes = [StagedAxis(n, p, s, tuple(range(s)), -(-max(r, n + p) // s))
             for n, p, s, r in zip(w.size, w.pad, w.stride, w.reach, strict=True)]
-    axes[-1] = replace(axes[-1], length=max(axes[-1].length, breadth))
+    axes[-1] = axes[-1]._replace(length=max(axes[-1].length, breadth))
     return _with_taps(Image(tuple(axes)), w)
 
 

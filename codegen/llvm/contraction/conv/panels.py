@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from math import prod
+from typing import NamedTuple
 
 from kusari.ir.costs import GATHER_CYCLES, PAGE_BYTES, READ_CYCLES
 
@@ -28,8 +28,7 @@ from .stage import PIECE_WORDS, Pieces, pack_function, stage_cycles, stage_funct
 from .writer import ConvWriter
 
 
-@dataclass(frozen=True)
-class PanelShape:
+class PanelShape(NamedTuple):
     """Tiles are at most ``rows`` x ``vectors``; a panel holds positions of ``samples`` samples, ``block`` channels of
     them at a time."""
 
@@ -75,7 +74,7 @@ def choose(spec: ConvSpec, target: Target) -> PanelShape:
     best = min(found, key=lambda shape: shape.cycles)
     room = max(target.l2_bytes // 2 // ((best.vectors + 1) * width * size * len(g.taps)), 8)
     blocks = -(-g.depth // room)
-    return replace(best, block=-(-g.depth // blocks))
+    return best._replace(block=-(-g.depth // blocks))
 
 
 class Panels(ConvWriter[PanelShape]):

@@ -1,7 +1,7 @@
 """Convolutions whose windows are single elements: each sample is a product of matrices in place."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ....contractions import ConvSpec
 from ....target import Target
@@ -11,8 +11,7 @@ from .geometry import gathering
 from .writer import ConvWriter, results
 
 
-@dataclass(frozen=True)
-class ProductShape:
+class ProductShape(NamedTuple):
     """The product of one sample, and its tiling."""
 
     work: Matrices

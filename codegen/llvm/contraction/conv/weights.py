@@ -1,7 +1,7 @@
 """Gradients of convolution weights: elements of staged images broadcast, times vectors of output channels."""
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ....contractions import ConvSpec
 from ....target import Target
@@ -18,8 +18,7 @@ from .writer import ConvWriter
 _SHARED_BLOCKS = 16  # that threads can share evenly
 
 
-@dataclass(frozen=True)
-class WeightShape:
+class WeightShape(NamedTuple):
     """A tile: ``channels`` of x times a run along the last axis of the window in rows, ``vectors`` of output channels.
 
     ``samples`` are staged at a time. A long axis of the window is cut in runs; the last one begins earlier, so that all
@@ -58,7 +57,7 @@ def choose(spec: ConvSpec, target: Target) -> WeightShape:
     each = (spec.channels * image.size + spec.positions * columns * width) * spec.dtype.itemsize
     samples = max(1, min(spec.n, target.l2_bytes * 6 // 10 // max(each, 1)))
     blocks = -(-spec.n // samples)
-    return replace(min(found, key=lambda shape: shape.cycles), samples=-(-spec.n // blocks))
+    return min(found, key=lambda shape: shape.cycles)._replace(samples=-(-spec.n // blocks))
 
 
 class Weights(ConvWriter[WeightShape]):

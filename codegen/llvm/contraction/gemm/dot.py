@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kusari.ir.costs import CLASH_RATIO, LANE_CYCLES, LOAD_CYCLES, PAGE_BYTES
 
@@ -17,8 +17,7 @@ from ..tile import Tile
 from ..writer import ProductWriter
 
 
-@dataclass(frozen=True)
-class DotShape:
+class DotShape(NamedTuple):
     """Tiles are at most ``rows`` x ``columns`` sums, each a vector whose lanes are added up in the end."""
 
     rows: int

@@ -6,7 +6,7 @@ memory. Here the sums of a strip of columns wait in the first-level cache, and s
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kusari.ir.costs import BROADCAST_CYCLES, PRODUCT_CYCLES, RESULT_CYCLES, SUMS_CYCLES
 
@@ -22,8 +22,7 @@ from ..writer import ProductWriter
 _LATENCY_RATIO = 1.2  # times the cycles of products, each of which waits for the one before
 
 
-@dataclass(frozen=True)
-class LinesShape:
+class LinesShape(NamedTuple):
     """``depth`` lines of B are added at a time, to strips of ``vectors`` columns."""
 
     depth: int

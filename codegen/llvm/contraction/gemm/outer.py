@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from kusari.ir.costs import CLASH_RATIO, COPY_CYCLES, PAGE_BYTES, PARTS_RATIO, RESULT_CYCLES, TURN_CYCLES
 
@@ -20,8 +21,7 @@ from ..writer import LINE_BYTES, ProductWriter
 from .dot import dot_tile
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(NamedTuple):
     """A tile is at most ``rows`` x ``vectors``; B is packed in panels of ``vectors``, ``block`` of k at a time.
 
     About ``sweep`` rows meet all panels before the next ones do. ``cycles`` are those of one core for one matrix,

@@ -7,7 +7,9 @@ fill a vector are dot products along k, taken while the strip of the weight is i
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from kusari.ir.costs import CLASH_CYCLES, LANE_CYCLES, PAGE_BYTES, TURN_CYCLES
 
@@ -19,11 +21,12 @@ from ..cycles import read_cycles, step_cycles
 from ..epilogue import Epilogue, Finisher
 from ..operand import Matrices
 from ..pack import pack
-from ..tile import Factors
+from ..tile import Factors, Tile
 from ..writer import ProductWriter
 from .dot import dot_cycles, dot_tile, lane_sums, room_for_sums
 
 MOST_CLASHING_ROWS = 32  # of results, that lie pages apart, do not slow each other
+LEAST_SHARED_DEPTH = 128  # that makes calls of functions cheap
 _PACKING_THREADS = 2     # that are counted: each packs the whole batch, but meets only its part of a weight
 
 
@@ -105,9 +108,15 @@ class Stream(ProductWriter[Layout]):
     """Writes one kernel. Invariant: in the scratch of a thread packed rows come first, then the strip's buffer."""
 
     def prepare(self) -> None:
-        self.packed = self.plan.vectors * self.width
-        self.own, self.buffer = self.scratch(self.packed * self.work.k, self.width * self.plan.stride)
-        self.finisher = Finisher(self.em, self.work, self.width, self.width, self.width)
+        work, width = self.work, self.width
+        self.packed = self.plan.vectors * width
+        self.own, self.buffer = self.scratch(self.packed * work.k, width * self.plan.stride)
+        self.finisher = Finisher(self.em, work, width, width, width)
+        self.strips = full_tiles(work.n, width)
+        self.alike = len(self.strips) > 1 and work.k >= LEAST_SHARED_DEPTH
+        # Where masks cost nothing all strips are finished by one code, whether they are full or not.
+        self.masked = self.alike and self.em.target.vector_bytes == 64 and not self.finisher.heavy and all([
+            o.column in (0, 1) for o in work.operands])
 
     def product(self, epilogue: Epilogue, a: Array, b: Array, split: bool) -> None:
         """Threads share the columns."""
@@ -121,10 +130,18 @@ class Stream(ProductWriter[Layout]):
                 first, breadth = at * width, vectors * width
                 pack(turned, a.at(first * work.a_row), self.own.at(first * work.k), work.k,
                      breadth - padded if at == whole.stop else breadth, breadth)
-        strips = full_tiles(work.n, width)
-        for column, breadth in tiles_in(em, strips, em.chunk(count_tiles(strips)) if split else None):
-            self.strip(a, b.at(column * work.b_column), breadth)
-            self.finish(epilogue, column, breadth)
+        part = em.chunk(count_tiles(self.strips)) if split else (0, count_tiles(self.strips))
+        if not self.masked:
+            for column, breadth in tiles_in(em, self.strips, part):
+                self.strip(a, b.at(column * work.b_column), breadth)
+                self.finish(epilogue, column, breadth)
+            return
+        whole, last = self.strips
+        for i in em.each(*part):
+            column = i * width
+            for full in em.either(em.compare("slt", i, whole.count)):
+                self.strip(a, b.at(column * work.b_column), width if full else last.size)
+            self.finish(epilogue, column, width, em.first_lanes(width, work.n - column))
 
     def strip(self, a: Array, weight: Array, breadth: int) -> None:
         """The sums of ``breadth`` columns, into the buffer: a line for each column, the rows along it."""
@@ -135,41 +152,65 @@ class Stream(ProductWriter[Layout]):
                 first = at * self.width
                 rows = self.own.at(first * work.k)
                 for line, count in each_tile(em, breadth, lines):
-                    sums = self.multiply(weight.at(line * work.b_column), rows, count, vectors)
-                    self.tile.store(sums, self.buffer.at(line * stride + first), stride, vectors)
+                    self.part(f"tile{count}x{vectors}", partial(self.multiply, count, vectors),
+                              weight.at(line * work.b_column), rows, self.buffer.at(line * stride + first))
         if self.plan.rest:
             self.dots(a.at(self.packed * work.a_row), weight, breadth)
 
-    def multiply(self, weight: Array, rows: Array, count: int, vectors: int) -> list[str]:
+    def part(self, name: str, write: Callable[..., None], *arrays: Array) -> None:
+        """Parts that a strip of fewer columns may have, too, are apart, but where a call of them takes long."""
+        if self.alike:
+            self.apart(name, write, *arrays)
+        else:
+            write(*arrays)
+
+    def multiply(self, count: int, vectors: int, weight: Array, rows: Array, place: Array) -> None:
         """The innermost loop: ``count`` columns by ``vectors`` of rows; it fetches the columns that come next."""
-        em, work, tile = self.em, self.work, self.tile
+        work, tile = self.work, Tile(weight.em, self.element, self.width)
         following = weight.at(count * work.b_column)
 
         def ahead(p: Index) -> None:
             # The columns of a tile lie behind each other: so many bytes for each of the k steps.
             if work.b_column == work.k:
-                em.prefetch(f"{following.at(p * count)}")
-        return tile.product(Factors(weight, 1, [i * work.b_column for i in range(count)], True),
-                            Factors(rows, vectors * self.width, tile.neighbours(vectors)), work.k,
-                            tile.zeros(count, vectors), ahead)
+                weight.em.prefetch(f"{following.at(p * count)}")
+        tile.multiply(Factors(weight, 1, [i * work.b_column for i in range(count)], True),
+                      Factors(rows, vectors * self.width, tile.neighbours(vectors)), work.k,
+                      place, self.plan.stride, False, ahead)
 
     def dots(self, a: Array, weight: Array, breadth: int) -> None:
         """The rows that do not fill a vector, as the last elements of the buffer's lines."""
         em, work, rest = self.em, self.work, self.plan.rest
-        turned = replace(work, a_row=work.b_column, b_column=work.a_row)
         for line, count in each_tile(em, breadth, rest_lines(em.target, rest)):
             source = weight.at(line * work.b_column)
             for part in rest_parts(em.target, rest):
-                some = len(part)
-                sums = dot_tile(self.tile, turned, source, a.at(part.start * work.a_row), count, some)
-                for i in range(count):
-                    x = lane_sums(self.tile, sums[i * some:(i + 1) * some])
-                    place = (line + i) * self.plan.stride + (self.packed + part.start)
-                    self.buffer.store(x, place, min(some, self.width))
+                place = self.buffer.at(line * self.plan.stride + (self.packed + part.start))
+                self.part(f"dots{count}x{len(part)}", partial(self.dot, count, len(part)),
+                          source, a.at(part.start * work.a_row), place)
 
-    def finish(self, epilogue: Epilogue, column: Index, breadth: int) -> None:
-        """Transpose square blocks of the buffer and apply the epilogue to their rows."""
-        known = epilogue.columns(column, self.width, breadth) if not self.finisher.heavy else None
-        for row, rows in each_tile(self.em, self.work.m, self.width):
+    def dot(self, count: int, some: int, weight: Array, rows: Array, place: Array) -> None:
+        """Dot products of ``count`` columns with ``some`` rows."""
+        tile = Tile(weight.em, self.element, self.width)
+        turned = replace(self.work, a_row=self.work.b_column, b_column=self.work.a_row)
+        sums = dot_tile(tile, turned, weight, rows, count, some)
+        for i in range(count):
+            x = lane_sums(tile, sums[i * some:(i + 1) * some])
+            place.store(x, i * self.plan.stride, min(some, self.width))
+
+    def finish(self, epilogue: Epilogue, column: Index, breadth: int, mask: str | None = None) -> None:
+        """Transpose square blocks of the buffer and apply the epilogue to their rows, or to those lanes of a ``mask``.
+
+        The last block begins earlier where it would not be full and finishing rows again does not change them: where no
+        operand has a row for each, which the outputs could take the place of.
+        """
+        work, width = self.work, self.width
+        known = epilogue.columns(column, width, mask or breadth) if not self.finisher.heavy else None
+        again = work.m > width and not any(o.row and o.column for o in work.operands)
+        for row, rows in each_tile(self.em, -(-work.m // width) * width if again else work.m, width):
+            row = self.em.min(row, work.m - width) if again and work.m % width else row
             xs = self.buffer.at(row).turned([j * self.plan.stride for j in range(breadth)])[:rows]
-            self.finisher.finish(epilogue, xs, row, rows, column, [breadth], known)
+            if mask is None:
+                self.finisher.finish(epilogue, xs, row, rows, column, [breadth], known)
+                continue
+            here = epilogue.at(row, column)
+            for i, x in enumerate(xs):
+                here.store(x, i, 0, width, mask, known)
