@@ -161,9 +161,7 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     consts = tuple([(v, a.get() if is_cupy_array(a) else a) for v, a in tape.consts])
     nodes, outputs = apart(tape.nodes, outputs, tape.written.sources, tape.where or "")
     graph = Graph(name, distinct, tuple(tape.bindings), consts, nodes, outputs)
-    if (maker := handed_on(graph, tape.aliases)) is not None:
-        raise NotStatic(Fault(f"{maker.op.name} returns a view of an array that the caller sees, too, of which replays "
-                              "would make a copy; let it return a copy", maker.where or tape.where or "unknown"))
+    _refuse_views(graph, tape)
     detached = tape.detached()
     first: dict[int, int] = {}
     same = {i: j for i, v in enumerate(out_leaves) if (j := first.setdefault(id(v), i)) != i}
@@ -178,6 +176,13 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
                      tape.where or "unknown", states, tape.draws,
                      _apart(tape, leaves, out_leaves), same, tuple(isinstance(v, Variable) for v in leaves),
                      tape.aliases, place, tape.handled, tape.checks > 0)
+
+
+def _refuse_views(graph: Graph, tape: Tape) -> None:
+    """Raise ``NotStatic`` where a function of the user's makes a result a view of what the caller sees, too."""
+    if (maker := handed_on(graph, tape.aliases)) is not None:
+        raise NotStatic(Fault(f"{maker.op.name} returns a view of an array that the caller sees, too, of which replays "
+                              "would make a copy; let it return a copy", maker.where or tape.where or "unknown"))
 
 
 def _place(tape: Tape, leaves: list[Any], out_leaves: list[Any],
