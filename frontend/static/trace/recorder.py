@@ -44,10 +44,6 @@ from .python_nodes import record_report
 from .random_state import position
 
 
-def _unheard(reason: str) -> None:
-    """Take no note of what happens when the call is over."""
-
-
 class Tape:
     """Records one call; installed by ``recording``, read by ``Recording``."""
 
@@ -255,7 +251,7 @@ class Tape:
         self._keep.clear()
         self._given.clear()
         self.net.tape = None
-        self.contents = Contents(_unheard)
+        self.contents = Contents(lambda _: None)
         self.numbers.told = None
         if self.observation is not None:
             self.observation.close()
