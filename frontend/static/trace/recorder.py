@@ -249,9 +249,7 @@ class Tape:
         """Release the traced arrays, now and not at the next collection: NumPy resizes no array with references."""
         self._results.clear()
         self._keep.clear()
-        self._given.clear()
-        self.net.tape = None
-        self.contents = Contents(lambda _: None)
+        self.net.tape, self.contents = None, Contents(lambda _: None)  # neither refers to the tape any more
         self.numbers.told = None
         if self.observation is not None:
             self.observation.close()
