@@ -92,7 +92,7 @@ class Source:
 
 
 def release(function: Callable[..., Any]) -> None:
-    """Let go of all that a function of a text refers to, itself among them: it is not called again."""
+    """Clear the references of a function of a text, also that to itself: it is not called again."""
     for cell in function.__closure__ or ():
         del cell.cell_contents
 

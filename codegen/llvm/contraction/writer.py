@@ -60,9 +60,9 @@ class Writer:
         return [own.at(place) for place in places]
 
     def apart(self, name: str, write: Callable[..., None], *arrays: Array) -> None:
-        """Call a function that does what ``write`` writes for ``arrays``; it is written for the first call of ``name``.
+        """Write a call of the function ``name``, whose text ``write`` writes for ``arrays``, at the first call.
 
-        All that it depends on besides is constant: what is written in several places is compiled once.
+        All that it depends on besides is constant: so code that several places have in common is compiled once.
         """
         function = self._functions.get(name)
         if function is None:

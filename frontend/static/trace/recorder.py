@@ -44,10 +44,6 @@ from .python_nodes import record_report
 from .random_state import position
 
 
-def _unheard(reason: str) -> None:
-    """Take no note of what happens when the call is over."""
-
-
 class Tape:
     """Records one call; installed by ``recording``, read by ``Recording``."""
 
@@ -254,9 +250,7 @@ class Tape:
         """Release the traced arrays, now and not at the next collection: NumPy resizes no array with references."""
         self._results.clear()
         self._keep.clear()
-        self._given.clear()
-        self.net.tape = None
-        self.contents = Contents(_unheard)
+        self.net.tape, self.contents = None, Contents(lambda _: None)  # neither refers to the tape any more
         self.numbers.told = None
         if self.observation is not None:
             self.observation.close()
