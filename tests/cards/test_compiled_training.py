@@ -78,6 +78,9 @@ ROWS = [
     Row("clipped", lambda: optimizers.MomentumSGD(0.1), hook=lambda: hooks.GradientClipping(0.1)),
     Row("decayed in parts", lambda: optimizers.Adam(0.1), hook=lambda: hooks.WeightDecay(0.1), whole=False,
         launched=5),
+    Row("noise", lambda: optimizers.MomentumSGD(0.1), hook=lambda: hooks.GradientNoise(0.1)),
+    Row("noise in parts", lambda: optimizers.Adam(0.1), hook=lambda: hooks.GradientNoise(0.1), whole=False,
+        launched=5),
     Row("halves", lambda: optimizers.SGD(0.1), dtype="float16", tolerance=5e-3, wide=5),
     Row("halves, scaled", lambda: optimizers.SGD(0.1), dtype="float16", scale=8.0, tolerance=5e-3, wide=5),
     Row("halves, scaled as it goes", lambda: optimizers.SGD(0.1), dtype="float16", scale="dynamic", tolerance=5e-3,
@@ -96,6 +99,7 @@ def trained(card: Machine, row: Row, static: bool) -> dict[str, Any]:
     class Static(row.net):
         loss = kusari.static_graph(**row.static)(row.net.loss) if row.static else kusari.static_graph(row.net.loss)
 
+    card.xp.random.seed(3)
     model = (Static if static else row.net)()
     model.to_device("@cupy:0")
     updater = row.optimizer().setup(model)
