@@ -192,10 +192,8 @@ class FunctionNode:
             hook.forward_preprocess(self, arrays)
         try:
             if tape is None:
-                if kind is None:
-                    outputs = (self.forward if device is None else cuda.bound(self.forward, device))(arrays)
-                else:
-                    outputs = (kind.forward if device is None else cuda.bound(kind.forward, device))(self, arrays)
+                forward = self.forward if device is None else cuda.bound(self.forward, device)
+                outputs = forward(arrays) if kind is None else kind.forward(self, arrays)
             else:
                 template = tape.before(self, inputs)
                 # What an implementation computes inside belongs to this one node.

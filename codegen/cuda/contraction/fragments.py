@@ -12,13 +12,13 @@ from kusari.ir import DType
 
 from ..text.kernel import KernelText
 from .registers import aligned, source_of
-from .tiles import BLOCK_THREADS, SIDE_THREADS, STEP_HALVES, Factor, Inner, Shape, Store
+from .tiles import BLOCK_THREADS, SIDE_THREADS, WIDE_STEP_ELEMENTS, Factor, Inner, Shape, Store
 
-WORDS = STEP_HALVES // 2       # of a line
-LINE_WORDS = WORDS + 4         # from line to line
-ROWS, COLUMNS, TERMS = 16, 8, 16  # of a fragment's product
-HIGH, WIDE = 2, 4              # groups of threads in a block, one above the other, and side by side
-LEAST = 2                      # rows and columns of a tile for each of a square of threads: one fragment for each group
+STEP_WORDS = WIDE_STEP_ELEMENTS // 2  # of a line
+LINE_WORDS = STEP_WORDS + 4      # from line to line
+FRAGMENT_ROWS, FRAGMENT_COLUMNS, FRAGMENT_ELEMENTS = 16, 8, 16  # the last ones along the sums
+GROUP_COLUMNS = 4                # of groups of threads in a block, two of which lie one above the other
+LEAST_ROWS = 2                   # and columns of a tile for each of a square of threads: a fragment for each group
 
 
 class Fragments(Inner):
@@ -27,7 +27,7 @@ class Fragments(Inner):
     def __init__(self, text: KernelText, shape: Shape, dtype: DType, a: Factor, b: Factor) -> None:
         self.text, self.shape = text, shape
         rows, columns = shape.per_thread
-        self.down, self.across = rows // LEAST, columns // LEAST  # fragments of a group
+        self.down, self.across = rows // LEAST_ROWS, columns // LEAST_ROWS  # fragments of a group
         self.factors = a, b
         self.left, self.right = (text.shared("u32", extent * SIDE_THREADS * LINE_WORDS) for extent in (rows, columns))
         self.memory = text.name("memory")
@@ -43,8 +43,8 @@ class Fragments(Inner):
     def begin(self) -> None:
         text = self.text
         text.line("const int group = THREAD % 32 / 4, pair = THREAD % 4;")
-        text.line(f"const int high = THREAD / {32 * WIDE} * {ROWS * self.down}, "
-                  f"wide = THREAD / 32 % {WIDE} * {COLUMNS * self.across};")
+        text.line(f"const int high = THREAD / {32 * GROUP_COLUMNS} * {FRAGMENT_ROWS * self.down}, "
+                  f"wide = THREAD / 32 % {GROUP_COLUMNS} * {FRAGMENT_COLUMNS * self.across};")
         text.line(f"f32 sums[{self.sums}];")
         text.line(f"UNROLL for (int i = 0; i < {self.sums}; ++i) sums[i] = 0;")
         ends, names = (self.shape.m, self.shape.n), ("row", "column")
@@ -61,15 +61,15 @@ class Fragments(Inner):
 
     def multiply(self) -> None:
         text = self.text
-        with text.block(f"UNROLL for (int step = 0; step < {STEP_HALVES // TERMS}; ++step)"):
+        with text.block(f"UNROLL for (int step = 0; step < {WIDE_STEP_ELEMENTS // FRAGMENT_ELEMENTS}; ++step)"):
             text.line(f"u32 other[{2 * self.across}];")
             with text.block(f"UNROLL for (int i = 0; i < {2 * self.across}; ++i)"):
-                text.line(f"const int line = wide + i / 2 * {COLUMNS} + group;")
+                text.line(f"const int line = wide + i / 2 * {FRAGMENT_COLUMNS} + group;")
                 text.line(f"other[i] = {self.right}[{_word('line', 'step * 8 + i % 2 * 4 + pair')}];")
             with text.block(f"UNROLL for (int i = 0; i < {self.down}; ++i)"):
                 text.line("u32 one[4];")
                 with text.block("UNROLL for (int j = 0; j < 4; ++j)"):
-                    text.line(f"const int line = high + i * {ROWS} + j % 2 * 8 + group;")
+                    text.line(f"const int line = high + i * {FRAGMENT_ROWS} + j % 2 * 8 + group;")
                     text.line(f"one[j] = {self.left}[{_word('line', 'step * 8 + j / 2 * 4 + pair')}];")
                 text.line(f"UNROLL for (int j = 0; j < {self.across}; ++j) MULTIPLY_FRAGMENTS("
                           f"sums + (i * {self.across} + j) * 4, one, other + j * 2, {self.memory});")
@@ -77,8 +77,9 @@ class Fragments(Inner):
     def results(self, store: Store) -> None:
         text, across = self.text, self.across
         with text.block(f"UNROLL for (int i = 0; i < {self.sums}; ++i)"):
-            text.line(f"const {text.index} row = row0 + high + i / {4 * across} * {ROWS} + i % 4 / 2 * 8 + group;")
-            text.line(f"const {text.index} column = column0 + wide + i / 4 % {across} * {COLUMNS} + pair * 2 + i % 2;")
+            down, beside = f"i / {4 * across} * {FRAGMENT_ROWS}", f"i / 4 % {across} * {FRAGMENT_COLUMNS}"
+            text.line(f"const {text.index} row = row0 + high + {down} + i % 4 / 2 * 8 + group;")
+            text.line(f"const {text.index} column = column0 + wide + {beside} + pair * 2 + i % 2;")
             with text.block(f"if (row < {self.shape.m} && column < {self.shape.n})"):
                 store("row", "column", "sums[i]")
 
@@ -101,7 +102,7 @@ class _Piece:
         along = factor.along_k
         self.lanes = factor.packed(2 * extent if along else extent)
         self.unit = max(1, self.lanes // 2) if along else self.lanes  # words at once
-        inner = WORDS // self.unit if along else extent * SIDE_THREADS // self.unit
+        inner = STEP_WORDS // self.unit if along else extent * SIDE_THREADS // self.unit
         fast = f"THREAD % {inner}{f' * {self.unit}' if self.unit > 1 else ''}"
         slow = f"THREAD / {inner} + i * {BLOCK_THREADS // inner}"
         self.near, self.word = (slow, fast) if along else (fast, slow)

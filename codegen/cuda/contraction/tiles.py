@@ -1,4 +1,4 @@
-"""Contractions by tiles: the sizes of tiles, factors and their elements, and what threads do with pieces of them."""
+"""Contractions by tiles: the sizes of tiles, factors and their elements, and the work of threads on pieces of them."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -13,7 +13,7 @@ from ..text.types import type_name
 SIDE_THREADS = 16           # of a block's square of threads
 BLOCK_THREADS = SIDE_THREADS * SIDE_THREADS
 STEP_ELEMENTS = 16          # of the sums, between two barriers
-STEP_HALVES = 32            # of halves
+WIDE_STEP_ELEMENTS = 32     # the same where these are halves
 FULL_CARD_BLOCKS = 264      # two for each multiprocessor of a large card
 LEAST_BLOCKS = 128          # of larger tiles, in place of more blocks of smaller ones
 PACK_BYTES = 16             # that a thread reads at once
@@ -101,7 +101,7 @@ Store = Callable[[str, str, str], None]
 
 
 class Inner(ABC):
-    """What the threads of a block do with pieces of both factors, ``step`` terms at a time."""
+    """The work of the threads of a block on pieces of both factors, ``step`` terms at a time."""
 
     @abstractmethod
     def begin(self) -> None:
@@ -121,7 +121,7 @@ class Inner(ABC):
 
     @abstractmethod
     def results(self, store: Store) -> None:
-        """Store what becomes of all sums within bounds."""
+        """Store all sums within bounds."""
 
 
 def is_half(dtype: DType) -> bool:
@@ -131,7 +131,7 @@ def is_half(dtype: DType) -> bool:
 
 def shape_for(m: int, n: int, k: int, batch: int, dtype: DType) -> Shape:
     """The shape of products of factors in ``dtype``."""
-    return Shape(m, n, k, batch, STEP_HALVES, 2) if is_half(dtype) else Shape(m, n, k, batch)
+    return Shape(m, n, k, batch, WIDE_STEP_ELEMENTS, 2) if is_half(dtype) else Shape(m, n, k, batch)
 
 
 def sum_type(dtype: DType) -> str:

@@ -93,7 +93,7 @@ class CardPlace:
     @contextlib.contextmanager
     def other_draws(self) -> Iterator[None]:
         """Context in which draws leave the generator of the card as it is."""
-        with cupy().cuda.Device(self.device):
+        with self.current():
             before = cupy().random.get_random_state()
             cupy().random.set_random_state(cupy().random.RandomState(0))
             try:
@@ -101,19 +101,23 @@ class CardPlace:
             finally:
                 cupy().random.set_random_state(before)
 
+    def current(self) -> Any:
+        """Return a context in which the card is the current one."""
+        return cupy().cuda.Device(self.device)
+
     def send(self, array: Any) -> Any:
         """Return the elements of an array of NumPy's on this card."""
-        with cupy().cuda.Device(self.device):
+        with self.current():
             return cupy().asarray(array)
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return a new array of zeros."""
-        with cupy().cuda.Device(self.device):
+        with self.current():
             return cupy().zeros(shape, dtype)
 
     def ones(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return a new array of ones."""
-        with cupy().cuda.Device(self.device):
+        with self.current():
             return cupy().ones(shape, dtype)
 
     def __str__(self) -> str:

@@ -145,6 +145,7 @@ class TailFunction:
 
     def __init__(self, tail: Tail, function: FunctionNode, arrays: tuple[Any, ...], places: tuple[int, ...]) -> None:
         self._tail = weakref.ref(tail)
+        self._place = tail.place
         self.places = places
         self.where = short(user_location())
         self._template = pristine(function)
@@ -157,8 +158,8 @@ class TailFunction:
         self.graph: Graph | None = None
         self._opened: Any = _MISSING
         holds: Any = getattr(self._template, "lower_holds", None)
-        # On a card nothing looks at integers before the kernels do, which report those that are out of range.
-        self._holds = holds if tail.place is None else None
+        # On a card nothing looks at integers before the kernels do, which report any that is out of range.
+        self._holds = holds if self._place is None else None
         self._checked = False
         self.again = False  # whether it has been applied again
         self._judged = holds is None and type(function) is not Elementwise and any(
@@ -196,7 +197,11 @@ class TailFunction:
             if type(function).check_type_forward is not FunctionNode.check_type_forward:
                 type_check.check(function, arrays, user_location)
             self._checked = True  # an entry is found by types
-        outputs = function.forward(arrays)
+        if self._place is None:
+            outputs = function.forward(arrays)
+        else:
+            with self._place.current():
+                outputs = function.forward(arrays)
         if self.graph is None and type(outputs) is tuple:
             self._learn(function, arrays, outputs)
         return outputs
