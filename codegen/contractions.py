@@ -29,7 +29,8 @@ class GemmSpec:
 
     In ``exprs`` ``Arg(0)`` is the product and ``Arg(i)`` is ``operands[i - 1]``. A is ``m x k`` (``k x m`` under
     ``transa``), B likewise; ``stride_a`` and ``stride_b`` lead to the next matrix of the batch (0 = the same one, None
-    = contiguous). Outputs are contiguous ``batch x m x n``.
+    = contiguous). Outputs are contiguous ``batch x m x n``. Elements of A and B are ``factors`` where those are not of
+    the product's ``dtype``: halves, whose products are added up in float32.
     """
 
     m: int
@@ -43,12 +44,18 @@ class GemmSpec:
     operands: tuple[GemmOperand, ...] = ()
     stride_a: int | None = None
     stride_b: int | None = None
+    factors: DType | None = None
 
     def __post_init__(self) -> None:
-        if self.dtype.kind != "f" or self.dtype.itemsize not in (4, 8):
-            raise ValueError(f"expected a product of float32 or float64, got {self.dtype}")
+        if not _adds_up(self.factor_dtype, self.dtype) and self.dtype.kind not in "iu":
+            raise ValueError(f"expected a product of integers, float32 or float64, got {self.dtype}")
         if min(self.m, self.n, self.k, self.batch) < 0:
             raise ValueError(f"expected sizes that are not negative, got {self.m}, {self.n}, {self.k}, {self.batch}")
+
+    @property
+    def factor_dtype(self) -> DType:
+        """The dtype of elements of A and B."""
+        return self.factors or self.dtype
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,7 @@ class ConvSpec:
     Every expression of ``exprs`` becomes an output of the shape of the result: ``Arg(0)`` is the convolution,
     ``Arg(i)`` is ``operands[i - 1]``, whose strides are for a step of the channel (row), of the position in C order
     (column), and of the sample (batch). Weight gradients have no epilogue. Slots: the two arrays in the order named
-    above, the operands, the outputs, and scratch if the kernel asks for it.
+    above, the operands, the outputs, and scratch if the kernel asks for it. ``factors`` are as in a product.
     """
 
     direction: Direction
@@ -79,15 +86,21 @@ class ConvSpec:
     dtype: DType = F32
     exprs: tuple[Expr, ...] = (Arg(0),)
     operands: tuple[GemmOperand, ...] = ()
+    factors: DType | None = None
 
     def __post_init__(self) -> None:
-        if self.dtype.kind != "f" or self.dtype.itemsize not in (4, 8):
+        if not _adds_up(self.factor_dtype, self.dtype):
             raise ValueError(f"expected a convolution of float32 or float64, got {self.dtype}")
         if self.c % self.groups or self.k % self.groups:
             raise ValueError(f"expected channels that {self.groups} groups divide, got {self.c} and {self.k}")
         if self.direction == "weight" and (self.operands or self.exprs != (Arg(0),)):
             raise ValueError("a gradient of weights has no epilogue")
         _ = self.windows
+
+    @property
+    def factor_dtype(self) -> DType:
+        """The dtype of elements of both arrays."""
+        return self.factors or self.dtype
 
     @property
     def windows(self) -> Windows:
@@ -130,9 +143,16 @@ class ConvSpec:
         x, y = self.n * self.c * prod(self.size), self.n * self.k * self.positions
         w = self.k * self.channels * self.taps
         result = {"forward": y, "input": x, "weight": w}[self.direction]
-        total = self.dtype.itemsize * (x + y + w + result * (len(self.exprs) - 1))
+        total = self.factor_dtype.itemsize * (x + y + w - result) + self.dtype.itemsize * result * len(self.exprs)
         rows, columns = (self.k, self.positions) if self.direction == "forward" else (self.c, prod(self.size))
         for o in self.operands:
             read = (rows if o.row else 1) * (columns if o.column else 1) * (self.n if o.batch else 1)
             total += o.dtype.itemsize * read
         return total
+
+
+def _adds_up(factors: DType, sums: DType) -> bool:
+    """Whether products of ``factors`` are added up in ``sums``: floats in their own dtype, halves in float32."""
+    if factors != sums:
+        return (factors.name, sums.name) == ("float16", "float32")
+    return sums.name in ("float32", "float64")

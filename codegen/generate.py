@@ -186,8 +186,8 @@ class Generator:
         """The instructions of a convolution."""
         root = epilogue.node
         values = (*root.inputs, root.output)
-        dtype = root.output.tensor.dtype
-        if dtype.kind != "f" or dtype.itemsize not in (4, 8) or not all(v.tensor.size for v in values):
+        dtypes = self._dtypes(root)
+        if dtypes is None or dtypes[1].kind != "f" or not all(v.tensor.size for v in values):
             return None
         a, b, y = (v.shape for v in values)
         windows = windows_of(root.op.name, root.attrs, a, b)
@@ -196,8 +196,8 @@ class Generator:
             k, c = c, k
         spec = ConvSpec(
             direction, a[0], c, k, windows.size, windows.out, windows.kernel, windows.stride, windows.pad,
-            windows.dilate, root.attrs["groups"], dtype, epilogue.exprs,
-            tuple(GemmOperand(o.value.tensor.dtype, o.row, o.column, o.batch) for o in epilogue.operands))
+            windows.dilate, root.attrs["groups"], dtypes[1], epilogue.exprs,
+            tuple(GemmOperand(o.value.tensor.dtype, o.row, o.column, o.batch) for o in epilogue.operands), dtypes[0])
         return self._of_convolution(node, spec, epilogue, outer)
 
     def _of_convolution(self, node: Node, spec: ConvSpec, epilogue: Epilogue, outer: Mapping[Value, Value],
@@ -225,18 +225,23 @@ class Generator:
             found.append(Instruction(kernel, (*(outer[v] for v in reads), *node.outputs), node, choice))
         return tuple(found)
 
+    def _dtypes(self, root: Node) -> tuple[DType | None, DType] | None:
+        """The dtypes of factors, if another than that of sums, and of sums; None where no kernel has these."""
+        dtype = root.output.tensor.dtype
+        same = all(v.tensor.dtype == dtype for v in root.inputs)
+        return (None, dtype) if same and dtype.name in ("float32", "float64") else None
+
     def _product(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value]) -> tuple[Instruction, ...] | None:
         root = epilogue.node
         sizes = product_of(root)
-        dtype = root.output.tensor.dtype
-        same = all(v.tensor.dtype == dtype for v in root.inputs)
-        if sizes is None or not same or dtype.kind != "f" or dtype.itemsize not in (4, 8):
+        dtypes = self._dtypes(root)
+        if sizes is None or dtypes is None:
             return None
         sizes = without_batch(sizes, epilogue.operands)
         spec = GemmSpec(
-            sizes.m, sizes.n, sizes.k, sizes.transa, sizes.transb, dtype, sizes.batch, epilogue.exprs,
+            sizes.m, sizes.n, sizes.k, sizes.transa, sizes.transb, dtypes[1], sizes.batch, epilogue.exprs,
             tuple(GemmOperand(o.value.tensor.dtype, o.row, o.column, o.batch) for o in epilogue.operands),
-            stride_a=sizes.stride_a, stride_b=sizes.stride_b)
+            stride_a=sizes.stride_a, stride_b=sizes.stride_b, factors=dtypes[0])
         if spec not in self._products:
             self._products[spec] = self._of_product(spec)
         operands = reads_and_writes(node, epilogue, outer)

@@ -4,7 +4,7 @@ Arrays are ``x`` (N, C, d1 …), ``W`` (O, C / groups, k1 …) and ``y`` (N, O, 
 more. Output ``o`` along an axis sees the elements ``o * stride - pad + t * dilate`` for every offset ``t`` of the
 window; those outside are zero. ``size`` are the extents that the operands leave open: of ``y`` for ``conv``, of ``x``
 for ``conv_input``, of the window for ``conv_weight``. ``pad`` is the padding before an axis; the padding after it
-follows from the windows.
+follows from the windows. With ``wide`` operands are halves, and results, added up in float32, stay that.
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from math import prod
 from typing import Any
 
 from .op import Attrs
-from .primitives import like, module_of, primitive
+from .primitives import like, module_of, primitive, wide_dtype, widened
 from .types import TensorType, Type
 
 Ints = tuple[int, ...]
@@ -99,10 +99,11 @@ class CONV:
 
     @staticmethod
     def call(attrs: Attrs, x: Any, W: Any) -> tuple[Any, ...]:
+        x, weights = widened(attrs, x, W)
         xp, groups, windows = module_of(x), attrs["groups"], windows_of("conv", attrs, x.shape, W.shape)
         n, o, positions = len(x), len(W), prod(windows.out)
         padded = windows.padded(xp, x)
-        w = W.reshape(1, groups, o // groups, W.shape[1], prod(windows.kernel))
+        w = weights.reshape(1, groups, o // groups, W.shape[1], prod(windows.kernel))
         y = xp.zeros((n, groups, o // groups, positions), x.dtype)
         for i, tap in enumerate(windows.taps()):
             y += xp.matmul(w[..., i], padded[windows.at(tap)].reshape(n, groups, W.shape[1], positions))
@@ -112,7 +113,7 @@ class CONV:
     def types(attrs: Attrs, x: TensorType, W: TensorType) -> tuple[Type, ...]:
         groups = attrs["groups"]
         _check(x.shape[1] == W.shape[1] * groups and W.shape[0] % groups == 0, "conv", attrs, x, W)
-        return like(x, (x.shape[0], W.shape[0], *attrs["size"]))
+        return like(x, (x.shape[0], W.shape[0], *attrs["size"]), wide_dtype(attrs, x, W))
 
 
 @primitive("conv_input")
@@ -121,10 +122,11 @@ class CONV_INPUT:
 
     @staticmethod
     def call(attrs: Attrs, gy: Any, W: Any) -> tuple[Any, ...]:
+        gy, weights = widened(attrs, gy, W)
         xp, groups, windows = module_of(gy), attrs["groups"], windows_of("conv_input", attrs, gy.shape, W.shape)
         n, o, channels = len(gy), len(W), W.shape[1] * groups
         shape = (n, channels, *windows.size)
-        w = W.reshape(1, groups, o // groups, W.shape[1], prod(windows.kernel)).swapaxes(2, 3)
+        w = weights.reshape(1, groups, o // groups, W.shape[1], prod(windows.kernel)).swapaxes(2, 3)
         g = gy.reshape(n, groups, o // groups, prod(windows.out))
         total = windows.padded(xp, xp.zeros(shape, gy.dtype))
         for i, tap in enumerate(windows.taps()):
@@ -135,7 +137,7 @@ class CONV_INPUT:
     def types(attrs: Attrs, gy: TensorType, W: TensorType) -> tuple[Type, ...]:
         groups = attrs["groups"]
         _check(gy.shape[1] == W.shape[0] and W.shape[0] % groups == 0, "conv_input", attrs, gy, W)
-        return like(gy, (gy.shape[0], W.shape[1] * groups, *attrs["size"]))
+        return like(gy, (gy.shape[0], W.shape[1] * groups, *attrs["size"]), wide_dtype(attrs, gy, W))
 
 
 @primitive("conv_weight")
@@ -144,6 +146,7 @@ class CONV_WEIGHT:
 
     @staticmethod
     def call(attrs: Attrs, x: Any, gy: Any) -> tuple[Any, ...]:
+        x, gy = widened(attrs, x, gy)
         xp, groups, windows = module_of(x), attrs["groups"], windows_of("conv_weight", attrs, x.shape, gy.shape)
         n, o, c = len(x), gy.shape[1], x.shape[1] // groups
         padded = windows.padded(xp, x)
@@ -158,7 +161,7 @@ class CONV_WEIGHT:
         groups = attrs["groups"]
         fits = x.shape[0] == gy.shape[0] and x.shape[1] % groups == 0 and gy.shape[1] % groups == 0
         _check(fits, "conv_weight", attrs, x, gy)
-        return like(x, (gy.shape[1], x.shape[1] // groups, *attrs["size"]))
+        return like(x, (gy.shape[1], x.shape[1] // groups, *attrs["size"]), wide_dtype(attrs, x, gy))
 
 
 CONVOLUTIONS = frozenset(("conv", "conv_input", "conv_weight"))

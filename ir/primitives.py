@@ -67,6 +67,20 @@ def like(t: TensorType, shape: tuple[int, ...], dtype: Any = None) -> tuple[Type
     return (TensorType(t.dtype if dtype is None else np.dtype(dtype), shape, t.device),)
 
 
+def widened(attrs: Attrs, *xs: Any) -> tuple[Any, ...]:
+    """Return operands of a product as float32 if it is ``wide``."""
+    return tuple([x.astype(np.float32) for x in xs]) if attrs.get("wide") else xs
+
+
+def wide_dtype(attrs: Attrs, *ts: TensorType) -> Any:
+    """Return the dtype of a ``wide`` product; None of another. Raises ``ValueError`` if its operands are no halves."""
+    if not attrs.get("wide"):
+        return None
+    if any(t.dtype != np.float16 for t in ts):
+        raise ValueError(f"a wide product takes halves, got {ts!r}")
+    return np.float32
+
+
 @lru_cache(maxsize=4096)
 def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape to which shapes broadcast; NumPy makes an array of each to find out."""
@@ -156,10 +170,14 @@ class BROADCAST_TO:
 
 @primitive("matmul")
 class MATMUL:
-    """Matrix product over the last two axes, batched over the others; ``transa``/``transb`` swap an operand's."""
+    """Matrix product over the last two axes, batched over the others; ``transa``/``transb`` swap an operand's.
+
+    With ``wide`` the operands are halves, and the product, added up in float32, is not rounded to one.
+    """
 
     @staticmethod
     def call(attrs: Attrs, a: Any, b: Any) -> tuple[Any, ...]:
+        a, b = widened(attrs, a, b)
         a = a.swapaxes(-1, -2) if attrs["transa"] else a
         b = b.swapaxes(-1, -2) if attrs["transb"] else b
         return (module_of(a).matmul(a, b),)
@@ -171,7 +189,7 @@ class MATMUL:
         if k != k2:
             raise ValueError(f"inner dimensions differ: {a!r} @ {b!r} with {dict(attrs)}")
         batch = np.broadcast_shapes(tuple(batch_a), tuple(batch_b))
-        return like(a, (*batch, m, n), np.result_type(a.dtype, b.dtype))
+        return like(a, (*batch, m, n), wide_dtype(attrs, a, b) or np.result_type(a.dtype, b.dtype))
 
 
 @primitive("arange")

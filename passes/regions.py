@@ -75,7 +75,7 @@ def is_root(node: Node) -> bool:
     if node.op.name not in ROOTS or not all(map(_plain, node.inputs)):
         return False
     dtypes = {v.tensor.dtype for v in (*node.inputs, *node.outputs)}
-    if len(dtypes) != 1 or dtypes.pop().name not in ("float32", "float64"):
+    if not node.attrs.get("wide") and (len(dtypes) != 1 or dtypes.pop().name not in ("float32", "float64")):
         return False
     if node.op.name == "matmul":
         return product_of(node) is not None

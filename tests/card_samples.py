@@ -68,18 +68,21 @@ def _of_node(name: str) -> Sample:
     return Sample(name, program.kernels, [v.tensor for v in program.instructions[0].operands])
 
 
-def _of_product(name: str, m: int, n: int, k: int, dtype: str) -> Sample:
-    spec = GemmSpec(m, n, k, transb=True, dtype=np.dtype(dtype))
+def _of_product(name: str, m: int, n: int, k: int, dtype: str, factors: str = "") -> Sample:
+    spec = GemmSpec(m, n, k, transb=True, dtype=np.dtype(dtype), factors=np.dtype(factors) if factors else None)
     kernels = [gemm.gemm_kernel(spec, i) for i in range(gemm.shape_of(spec).kernels)]
-    return Sample(name, kernels, [tensor_type(dtype, s) for s in ((m, k), (n, k), (m, n))])
+    inputs = [tensor_type(factors or dtype, s) for s in ((m, k), (n, k))]
+    return Sample(name, kernels, [*inputs, tensor_type(dtype, (m, n))])
 
 
-def _of_convolution(direction: Direction) -> Sample:
-    spec = spec_of(direction, n=2, c=6, k=4, size=(9, 8), kernel=(3, 3), stride=2, groups=2)
+def _of_convolution(direction: Direction, factors: str = "") -> Sample:
+    spec = spec_of(direction, n=2, c=6, k=4, size=(9, 8), kernel=(3, 3), stride=2, groups=2,
+                   factors=np.dtype(factors) if factors else None)
     kernels = [conv.conv_kernel(spec, i) for i in range(conv.shape_of(spec).kernels)]
     x, w, y = (2, 6, 9, 8), (4, 3, 3, 3), (2, 4, *spec.out)
     shapes = {"forward": (x, w, y), "input": (y, w, x), "weight": (x, y, w)}[direction]
-    return Sample(direction, kernels, [tensor_type("f4", s) for s in shapes])
+    inputs = [tensor_type(factors or "f4", s) for s in shapes[:2]]
+    return Sample(direction, kernels, [*inputs, tensor_type("f4", shapes[2])])
 
 
 DIRECTIONS: tuple[Direction, ...] = ("forward", "input", "weight")
@@ -89,5 +92,8 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     **{name: partial(_of_node, name) for name in NODES},
     "product": partial(_of_product, "product", 130, 140, 50, "f4"),
     "product in parts": partial(_of_product, "product in parts", 20, 10, 4000, "f8"),
+    "product of halves": partial(_of_product, "product of halves", 130, 140, 50, "f4", "f2"),
+    "product of bytes": partial(_of_product, "product of bytes", 130, 140, 50, "i1"),
     **{direction: partial(_of_convolution, direction) for direction in DIRECTIONS},
+    **{f"{direction} of halves": partial(_of_convolution, direction, "f2") for direction in DIRECTIONS},
 }

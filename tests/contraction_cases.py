@@ -20,9 +20,9 @@ def spec_of(direction, n, c, k, size, kernel, stride=1, pad=0, dilate=1, groups=
 
 
 def arrays_of(spec: ConvSpec, rng) -> tuple[list[np.ndarray], np.ndarray]:
-    x = rng.normal(size=(spec.n, spec.c, *spec.size)).astype(spec.dtype)
-    w = rng.normal(size=(spec.k, spec.channels, *spec.kernel)).astype(spec.dtype)
-    y = rng.normal(size=(spec.n, spec.k, *spec.out)).astype(spec.dtype)
+    x = rng.normal(size=(spec.n, spec.c, *spec.size)).astype(spec.factor_dtype)
+    w = rng.normal(size=(spec.k, spec.channels, *spec.kernel)).astype(spec.factor_dtype)
+    y = rng.normal(size=(spec.n, spec.k, *spec.out)).astype(spec.factor_dtype)
     inputs, open_ = {"forward": ([x, w], spec.out), "input": ([y, w], spec.size),
                      "weight": ([x, y], spec.kernel)}[spec.direction]
     attrs = {"stride": spec.stride, "pad": spec.pad, "dilate": spec.dilate, "groups": spec.groups, "size": open_}

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
-from kusari.ir import Graph, Instruction, Kernel, Node, TensorType, Value, structure
+from kusari.ir import DType, Graph, Instruction, Kernel, Node, TensorType, Value, structure
 from kusari.ir.nest import Nest
 from kusari.ir.product import Epilogue
 
@@ -14,6 +14,8 @@ from ..native import generator_version, is_copied_view, is_full, is_move, is_poo
 from ..target import Target
 from .contraction import conv, gemm
 from .nest.layout import launches_of
+
+FLOATS = frozenset(("float32", "float64"))  # in which sums are
 
 
 class CardGenerator(Generator):
@@ -30,6 +32,12 @@ class CardGenerator(Generator):
 
     def _holds(self, value: Value) -> bool:
         return isinstance(value.type, TensorType)
+
+    def _dtypes(self, root: Node) -> tuple[DType | None, DType] | None:
+        factors, dtype = {v.tensor.dtype for v in root.inputs}, root.output.tensor.dtype
+        if root.attrs.get("wide"):
+            return factors.pop(), dtype
+        return (None, dtype) if factors == {dtype} and (dtype.kind in "iu" or dtype.name in FLOATS) else None
 
     def _of_node(self, module: str, name: str, node: Node) -> Kernel:
         description = structure(Graph(module, tuple(dict.fromkeys(node.inputs)), (), (), (node,), node.outputs))

@@ -7,7 +7,7 @@ from typing import Any
 from ..optimizer import GradientMethod
 from ..rehearsal import rehearse
 from ..serializer import Deserializer
-from .communicators.gradients import Run, layout_of, members
+from .communicators.gradients import members
 from .consistency import require_consistent
 
 __all__ = ["create_multi_node_optimizer"]
@@ -180,9 +180,14 @@ class _Reducer:
         """Return the parameters that are reduced, by name, where those in ``reached`` have gradients."""
         return [(name, p) for name, p in members(target) if self._optimizer.zero_fill or id(p) in reached]
 
-    def part_of_step(self, named: list[tuple[str, Any]]) -> Run:
+    @property
+    def on_cards(self) -> bool:
+        """Whether a compiled step on a card may have the reduction in it."""
+        return self._optimizer.communicator.reduction.on_cards
+
+    def part_of_step(self, named: list[tuple[str, Any]]) -> Any:
         """Return the reduction of these, for a compiled step."""
-        return Run(self._optimizer.communicator.reduction, layout_of((name, p.array) for name, p in named))
+        return self._optimizer.communicator.reduction.part_of_step(named)
 
 
 class _DoubleBufferingOptimizer(_MultiNodeOptimizer):

@@ -314,8 +314,7 @@ class StaticFunction:
             schedule = self._session(recorded) if self.in_session else None
             if schedule is None:
                 schedule = Schedule(recorded, config.enable_backprop, self.memory)
-                if recorded.place is None:
-                    schedule.tail = Tail(backward_from)
+                schedule.tail = Tail(backward_from, recorded.place)
         except NotStatic as error:
             self._fall_back(cache, key, error.fault)
             return None

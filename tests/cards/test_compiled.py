@@ -11,8 +11,10 @@ import pytest
 from cards.machines import SWEEP, Machine
 
 import kusari
+import kusari.functions as F
 from kusari.commands.models import MODELS, compiled
 from kusari.commands.worker import inference_step, training_step, whole_step
+from kusari.runtime.card.frame import CardFrame
 
 pytestmark = pytest.mark.filterwarnings("error::kusari.static.StaticGraphWarning")
 STEPS = 5
@@ -108,6 +110,28 @@ def test_inference(card: Machine, name: str) -> None:
         with kusari.using_config("train", False), kusari.no_backprop_mode():
             found.append(card.host(chain.forward(*card.sent(MODELS[name].at(**MODELS[name].tiny).arrays()[0])).array))
     np.testing.assert_allclose(found[1], found[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("first, second", [
+    (("float16", 2, 1, 3, 4), ("float16", 1, 5, 4, 3)),
+    *(pytest.param(*case, marks=pytest.mark.slow) for case in (
+        (("float32", 2, 1, 3, 4), ("float64", 1, 5, 4, 3)), (("float16", 3, 4), ("float32", 2, 4, 5)))),
+], ids=str)
+def test_products_of_any_batch_and_two_dtypes_have_kernels(card: Machine, first: Any, second: Any) -> None:
+    r = np.random.RandomState(0)
+    x, y = (card.xp.asarray(r.normal(size=shape).astype(dtype)) for dtype, *shape in (first, second))
+    static = kusari.static_graph(lambda x, y: F.matmul(x, y))
+    before, found = list(CardFrame.every), []
+    for multiply in (F.matmul, static, static, static):
+        variables = kusari.Variable(x), kusari.Variable(y)
+        z = multiply(*variables)
+        F.sum(z * z).backward()
+        found.append([card.host(a).copy() for a in (z.array, *(v.grad for v in variables))])
+    made = {f.executable for f in CardFrame.every if f not in before}
+    assert made and not any(e.report.python_instructions for e in made)
+    for a, b in zip(found[0], found[-1], strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_allclose(b.astype("d"), a.astype("d"), rtol=4e-3, atol=4e-3)
 
 
 @pytest.mark.slow

@@ -12,8 +12,9 @@ from kusari.ir import Kernel, expr_dtype
 
 from ...contractions import ConvSpec
 from ..text.kernel import int_type
+from .blocks import kernel_of, text_of
 from .epilogue import Epilogue
-from .tiles import Shape, parts_kernel, text_of, write_tiles
+from .tiles import Factor, Shape, shape_for
 
 
 def conv_kernel(spec: ConvSpec, number: int = 0) -> Kernel:
@@ -21,31 +22,21 @@ def conv_kernel(spec: ConvSpec, number: int = 0) -> Kernel:
 
     Slots are the two arrays, the epilogue's operands, the outputs, and memory for parts of sums.
     """
-    shape, storage = shape_of(spec), f"f{8 * spec.dtype.itemsize}"
     writer = _Writer(spec, f"conv_{spec.direction}{'_parts' * bool(number)}")
-    text = writer.text
-    if number:
-        return parts_kernel(text, text.slot(storage), shape, spec.dtype, writer.store)
-    if shape.parts == 1:
-        blocks = write_tiles(text, shape, spec.dtype, writer.a, writer.b, writer.store)
-        return text.kernel(blocks, spec.flops, spec.bytes)
-    partial, results = text.slot(storage), shape.results
-
-    def keep(row: str, column: str, total: str) -> None:
-        place = f"(batch * {shape.m} + {row}) * {shape.n} + {column}"
-        text.line(f"{partial}[part * ({text.index}){results} + {place}] = {total};")
-    blocks = write_tiles(text, shape, spec.dtype, writer.a, writer.b, keep)
-    return text.kernel(blocks, spec.flops, spec.bytes, shape.parts * results * spec.dtype.itemsize)
+    return kernel_of(writer.text, shape_of(spec), spec.dtype, writer.factors(), writer.store, number, spec.flops,
+                     spec.bytes)
 
 
 def shape_of(spec: ConvSpec) -> Shape:
     """The convolution as tiles see it."""
     positions, size = spec.positions, prod(spec.size)
     if spec.direction == "forward":
-        return Shape(spec.features, spec.n * positions, spec.channels * spec.taps, spec.groups, True, False)
-    if spec.direction == "input":
-        return Shape(spec.channels, spec.n * size, spec.features * spec.taps, spec.groups, spec.taps > 1, False)
-    return Shape(spec.features, spec.channels * spec.taps, spec.n * positions, spec.groups, True, True)
+        m, n, k = spec.features, spec.n * positions, spec.channels * spec.taps
+    elif spec.direction == "input":
+        m, n, k = spec.channels, spec.n * size, spec.features * spec.taps
+    else:
+        m, n, k = spec.features, spec.channels * spec.taps, spec.n * positions
+    return shape_for(m, n, k, spec.groups, spec.factor_dtype)
 
 
 class _Writer:
@@ -57,7 +48,8 @@ class _Writer:
         shape = shape_of(spec)
         sizes = (spec.n * spec.c * prod(spec.size), spec.n * spec.k * spec.positions,
                  spec.k * spec.channels * spec.taps, shape.results * shape.parts)
-        self.text = text_of(symbol, spec.dtype, [spec.dtype, spec.dtype, *(o.dtype for o in spec.operands), *outputs],
+        factors = [spec.factor_dtype] * 2
+        self.text = text_of(symbol, spec.dtype, [*factors, *(o.dtype for o in spec.operands), *outputs],
                             int_type(max(sizes)))
         self.epilogue = Epilogue(self.text, spec.exprs, spec.operands, spec.dtype, 2)
 
@@ -77,16 +69,38 @@ class _Writer:
             found = f"({found}) * {n} + {names}{d}"
         return found
 
-    def a(self, row: str, k: str) -> str:
-        """An element of the weights, or of the gradient of y."""
+    def factors(self) -> tuple[Factor, Factor]:
+        """Weights, or the gradient of y, and the image."""
+        spec, dtype = self.spec, self.spec.factor_dtype
+        width = {"forward": spec.channels * spec.taps, "input": 1, "weight": spec.positions}[spec.direction]
+        along = spec.direction != "input" or spec.taps > 1
+        if not along:  # neighbours are channels
+            width = spec.channels
+        own = Factor(1, dtype, along, lambda row, k: f"p1[{self.place(row, k)}]", self.place, width)
+        if not spec.is_plain:
+            return own, Factor(0, dtype, spec.direction == "weight", lambda column, k: self.b(k, column))
+        image = Factor(0, dtype, spec.direction == "weight", lambda column, k: f"p0[{self.plain(k, column)}]",
+                       lambda column, k: self.plain(k, column), spec.positions)
+        return own, image
+
+    def place(self, row: str, k: str) -> str:
+        """The place of an element of the weights, or of the gradient of y."""
         spec = self.spec
         if spec.direction == "forward":
-            return f"p1[(batch * {spec.features} + {row}) * {spec.channels * spec.taps} + {k}]"
+            return f"(batch * {spec.features} + {row}) * {spec.channels * spec.taps} + {k}"
         if spec.direction == "input":
             own = f"batch * {spec.features} + {k} / {spec.taps}"
-            return f"p1[(({own}) * {spec.channels} + {row}) * {spec.taps} + {k} % {spec.taps}]"
+            return f"(({own}) * {spec.channels} + {row}) * {spec.taps} + {k} % {spec.taps}"
         own = f"{k} / {spec.positions} * {spec.k} + batch * {spec.features} + {row}"
-        return f"p1[({own}) * {spec.positions} + {k} % {spec.positions}]"
+        return f"({own}) * {spec.positions} + {k} % {spec.positions}"
+
+    def plain(self, k: str, column: str) -> str:
+        """The place of an element of an image that is its own only window."""
+        spec, positions = self.spec, self.spec.positions
+        channel, position = (column, k) if spec.direction == "weight" else (k, column)
+        channels, group = ((spec.k, spec.features) if spec.direction == "input" else (spec.c, spec.channels))
+        return (f"({position} / {positions} * {channels} + batch * {group} + {channel}) * {positions} + "
+                f"{position} % {positions}")
 
     def b(self, k: str, column: str) -> str:
         """An element of an image, or zero."""

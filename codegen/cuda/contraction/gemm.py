@@ -1,22 +1,29 @@
 """Kernels of matrix products with an epilogue."""
 from __future__ import annotations
 
+from math import gcd
+
 from kusari.ir import Kernel, expr_dtype
 
 from ...contractions import GemmSpec
 from ..text.kernel import KernelText, int_type
+from .blocks import kernel_of, text_of
 from .epilogue import Epilogue
-from .tiles import Shape, Store, parts_kernel, text_of, write_tiles
+from .tiles import Factor, Shape, Store, shape_for
 
 
 def gemm_kernel(spec: GemmSpec, number: int = 0) -> Kernel:
     """Kernel ``number`` of a product; slots are A, B, the epilogue's operands, the outputs, and memory for parts."""
-    return _finish(spec) if number else _gemm(spec)
+    shape, results = shape_of(spec), spec.batch * spec.m * spec.n
+    text = _text(spec, "gemm_parts" if number else "gemm")
+    moved = spec.factor_dtype.itemsize * spec.batch * (spec.m * spec.k + spec.k * spec.n)
+    return kernel_of(text, shape, spec.dtype, _factors(spec), _store(text, spec), number, 2 * results * spec.k,
+                     moved + spec.dtype.itemsize * results * len(spec.exprs))
 
 
 def shape_of(spec: GemmSpec) -> Shape:
     """The product as tiles see it."""
-    return Shape(spec.m, spec.n, spec.k, spec.batch, not spec.transa, spec.transb)
+    return shape_for(spec.m, spec.n, spec.k, spec.batch, spec.factor_dtype)
 
 
 def _text(spec: GemmSpec, symbol: str) -> KernelText:
@@ -26,35 +33,26 @@ def _text(spec: GemmSpec, symbol: str) -> KernelText:
         reach.append(size + spec.batch * (size if stride is None else stride))
     for o in spec.operands:
         reach.append(spec.m * abs(o.row) + spec.n * abs(o.column) + spec.batch * abs(o.batch))
-    return text_of(symbol, spec.dtype, [spec.dtype, spec.dtype, *(o.dtype for o in spec.operands), *outputs],
-                   int_type(max(reach)))
+    factors = [spec.factor_dtype] * 2
+    return text_of(symbol, spec.dtype, [*factors, *(o.dtype for o in spec.operands), *outputs], int_type(max(reach)))
 
 
-def _gemm(spec: GemmSpec) -> Kernel:
-    shape = shape_of(spec)
-    text = _text(spec, "gemm")
-    stride_a = spec.m * spec.k if spec.stride_a is None else spec.stride_a
-    stride_b = spec.k * spec.n if spec.stride_b is None else spec.stride_b
+def _factors(spec: GemmSpec) -> tuple[Factor, Factor]:
+    return (_factor(spec, 0, not spec.transa, spec.m, spec.stride_a),
+            _factor(spec, 1, spec.transb, spec.n, spec.stride_b))
 
-    def a(row: str, k: str) -> str:
-        own = f"{k} * {spec.m} + {row}" if spec.transa else f"{row} * {spec.k} + {k}"
-        return f"p0[{own} + batch * {stride_a}]"
 
-    def b(k: str, column: str) -> str:
-        own = f"{column} * {spec.k} + {k}" if spec.transb else f"{k} * {spec.n} + {column}"
-        return f"p1[{own} + batch * {stride_b}]"
-    results = spec.batch * spec.m * spec.n
-    flops, moved = 2 * results * spec.k, spec.dtype.itemsize * (
-        spec.batch * (spec.m * spec.k + spec.k * spec.n) + results * len(spec.exprs))
-    if shape.parts == 1:
-        return text.kernel(write_tiles(text, shape, spec.dtype, a, b, _store(text, spec)), flops, moved)
-    partial = text.slot(f"f{8 * spec.dtype.itemsize}")
+def _factor(spec: GemmSpec, operand: int, along_k: bool, lines: int, stride: int | None) -> Factor:
+    step = lines * spec.k if stride is None else stride
+    inner = spec.k if along_k else lines
 
-    def keep(row: str, column: str, total: str) -> None:
-        place = f"(batch * {spec.m} + {row}) * {spec.n} + {column}"
-        text.line(f"{partial}[part * ({text.index}){results} + {place}] = {total};")
-    blocks = write_tiles(text, shape, spec.dtype, a, b, keep)
-    return text.kernel(blocks, flops, moved, shape.parts * results * spec.dtype.itemsize)
+    def place(line: str, k: str) -> str:
+        outer, near = (line, k) if along_k else (k, line)
+        return f"{outer} * {inner} + {near} + batch * {step}"
+
+    def element(line: str, k: str) -> str:
+        return f"p{operand}[{place(line, k)}]"
+    return Factor(operand, spec.factor_dtype, along_k, element, place, gcd(inner, step) if spec.batch > 1 else inner)
 
 
 def _store(text: KernelText, spec: GemmSpec) -> Store:
@@ -63,9 +61,3 @@ def _store(text: KernelText, spec: GemmSpec) -> Store:
     def store(row: str, column: str, total: str) -> None:
         epilogue.store(total, row, column, "batch", f"(batch * {spec.m} + {row}) * {spec.n} + {column}")
     return store
-
-
-def _finish(spec: GemmSpec) -> Kernel:
-    text = _text(spec, "gemm_parts")
-    partial = text.slot(f"f{8 * spec.dtype.itemsize}")
-    return parts_kernel(text, partial, shape_of(spec), spec.dtype, _store(text, spec))

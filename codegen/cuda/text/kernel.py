@@ -71,6 +71,10 @@ class KernelText:
         self._more.append((name, storage))
         return name
 
+    def storage(self, k: int) -> str:
+        """The type of an element of operand ``k`` in memory."""
+        return storage_name(self.operands[k])
+
     def read(self, k: int, index: str) -> str:
         """An element of operand ``k``."""
         return loaded(self.operands[k], f"p{k}[{index}]")

@@ -320,6 +320,13 @@ class Reduction:
             require_same(self.comm, operation, layout)
             self._checked[layout] = seen + 1
 
+    #: Whether gradients on cards are added up there, in compiled steps, too.
+    on_cards = False
+
+    def part_of_step(self, named: Sequence[tuple[str, Any]]) -> Any:
+        """Return the reduction of the gradients of some parameters for a compiled step."""
+        return Run(self, layout_of((name, p.array) for name, p in named))
+
     def take(self, layout: Layout) -> Run:
         """Return a run for a layout that is not in use."""
         idle = self._idle.get((layout, self.comm.bucket_bytes))

@@ -1,6 +1,9 @@
 """The communicator that adds up gradients on cards by NCCL, through CuPy."""
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -8,11 +11,12 @@ import numpy as np
 from ... import dtypes
 from ...backends import cuda
 from ...configuration import global_config
-from .gradients import Reduction, gradients_of, layout_of
+from .gradients import Layout, Reduction, buckets_of, gradients_of, layout_of
 from .mpi_communicator_base import MpiCommunicatorBase
 
 __all__ = ["PureNcclCommunicator"]
 
+CARD_BUCKET_BYTES = 1 << 24  # at least: each bucket of a step is a graph more, and small ones are all latency
 _KINDS = {"float16": "NCCL_FLOAT16", "float32": "NCCL_FLOAT32", "float64": "NCCL_FLOAT64"}
 
 
@@ -65,6 +69,7 @@ class PureNcclCommunicator(MpiCommunicatorBase):
 class _NcclReduction(Reduction):
     """Means of gradients: on cards by NCCL, where all of them are there."""
 
+    on_cards = True
     _nccl: Any = None
     _stream: Any = None
 
@@ -76,6 +81,12 @@ class _NcclReduction(Reduction):
         self.check(layout_of((name, p.grad) for name, p in named))
         return _OnCards(self, [p for _, p in named])
 
+    def part_of_step(self, named: Sequence[tuple[str, Any]]) -> Any:
+        """Return the reduction of the gradients of some parameters for a compiled step."""
+        if not named or not all(isinstance(p.array, cuda.ndarray) for _, p in named):
+            return super().part_of_step(named)
+        return _CardRun(self, layout_of((name, p.array) for name, p in named))
+
     def connect(self) -> Any:
         """Return NCCL's communicator; the first time all ranks have to ask together."""
         if self._nccl is None:
@@ -85,44 +96,88 @@ class _NcclReduction(Reduction):
             self._stream = cuda.cupy.cuda.Stream(non_blocking=True)
         return self._nccl
 
-    def add_up(self, buffer: Any) -> None:
-        """Start to replace a flat array on a card by its sum over the ranks."""
+    def add_up(self, grads: Sequence[Any], dtype: Any) -> tuple[Any, Any]:
+        """Start to add up gradients over the ranks, in a dtype, on a stream of its own, behind all that is under way.
+
+        Returns the flat array that will be the sum, and the event behind it. The host waits for nothing.
+        """
         connected = self.connect()
         nccl = cuda.cupy.cuda.nccl
-        cuda.cupy.cuda.Stream.null.synchronize()  # the buffer is complete
+        buffer = cuda.cupy.concatenate([grad.reshape(-1).astype(dtype) for grad in grads])
+        self._stream.wait_event(cuda.cupy.cuda.get_current_stream().record())
         connected.allReduce(buffer.data.ptr, buffer.data.ptr, buffer.size,
                             getattr(nccl, _KINDS[np.dtype(buffer.dtype).name]), nccl.NCCL_SUM, self._stream.ptr)
+        return buffer, self._stream.record()
 
-    def synchronize(self) -> None:
-        """Wait for what `add_up` has started."""
-        self._stream.synchronize()
+    def means(self, total: tuple[Any, Any], kinds: Sequence[tuple[Any, Any]]) -> Iterator[Any]:
+        """Yield the means, of shapes and dtypes, that a sum has in order; the current stream waits for it."""
+        buffer, done = total
+        cuda.cupy.cuda.get_current_stream().wait_event(done)
+        at = 0
+        for shape, dtype in kinds:
+            size = prod(shape)
+            part = buffer[at:at + size].reshape(shape).astype(dtype)
+            yield part * np.dtype(dtype).type(1 / self.comm.size)
+            at += size
 
 
 class _OnCards:
     """A reduction by NCCL that is under way."""
 
     def __init__(self, reduction: _NcclReduction, params: list[Any]) -> None:
-        xp, chosen = cuda.cupy, reduction.comm.rounded
+        chosen = reduction.comm.rounded
         self._reduction, self._params = reduction, params
         kinds: dict[str, list[int]] = {}
         for i, p in enumerate(params):
             kinds.setdefault(np.dtype(p.grad.dtype if chosen is None else chosen).name, []).append(i)
-        self._buckets = []
-        for name, positions in sorted(kinds.items()):
-            buffer = xp.concatenate([params[i].grad.reshape(-1).astype(name) for i in positions])
-            reduction.add_up(buffer)
-            self._buckets.append((positions, buffer))
+        self._sums = [(positions, reduction.add_up([params[i].grad for i in positions], name))
+                      for name, positions in sorted(kinds.items())]
 
     def poll(self) -> None:
         """Do nothing: cards go on by themselves."""
 
     def finish(self) -> None:
         """Write the means to the parameters' gradients."""
-        self._reduction.synchronize()
-        for positions, buffer in self._buckets:
-            at = 0
-            for i in positions:
-                grad = self._params[i].grad
-                part = buffer[at:at + grad.size].reshape(grad.shape).astype(grad.dtype)
-                self._params[i].grad = part * np.dtype(grad.dtype).type(1 / self._reduction.comm.size)
-                at += grad.size
+        for positions, total in self._sums:
+            params = [self._params[i] for i in positions]
+            means = self._reduction.means(total, [(p.grad.shape, p.grad.dtype) for p in params])
+            for p, mean in zip(params, means, strict=True):
+                p.grad = mean
+
+
+class _CardRun:
+    """The reduction of gradients of one layout by NCCL, bucket by bucket, as part of a compiled step.
+
+    Buckets are copies, added up on a stream of their own while kernels go on; only streams wait.
+    """
+
+    ahead = math.inf  # transfers have the whole backward to hide behind
+    rank = 0          # of the parts in place, which there are none of
+
+    def __init__(self, reduction: _NcclReduction, layout: Layout) -> None:
+        comm, chosen = reduction.comm, reduction.comm.rounded
+        self._reduction, self._layout = reduction, layout
+        found = buckets_of(layout, max(comm.bucket_bytes, CARD_BUCKET_BYTES),
+                           lambda dtype: dtype if chosen is None else np.dtype(chosen).name)
+        self.buckets = [positions for positions, _ in found]
+        self._kinds = [bucket for _, bucket in found]
+        self._sums: dict[int, tuple[Any, Any]] = {}
+
+    def begin(self) -> None:
+        """Begin to add up gradients."""
+        self._reduction.check(self._layout)
+
+    def start(self, k: int, grads: Sequence[Any]) -> None:
+        """Copy the gradients of a bucket and start to add them up."""
+        self._sums[k] = self._reduction.add_up(grads, self._kinds[k].dtype)
+
+    def finish(self, k: int, outs: Sequence[Any] = ()) -> list[Any]:
+        """Return the means of a bucket, which are ``outs`` where these are arrays to write them to."""
+        kinds = [(shape, dtype) for _, dtype, shape in self._kinds[k].layout]
+        means = list(self._reduction.means(self._sums.pop(k), kinds))
+        for out, mean in zip(outs, means, strict=False):
+            out[...] = mean
+        return list(outs) or means
+
+    def in_place(self) -> None:
+        """Return None: gradients are not computed in memory that ranks share."""

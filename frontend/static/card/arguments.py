@@ -25,18 +25,20 @@ if TYPE_CHECKING:
 class CardArguments(FrameArguments):
     """One frame of a graph that is compiled for a card; its parameters are those of ``Arguments``.
 
+    Inputs ``bound`` are read where they lie, which is the same place in most runs.
+
     Invariant: kernels work on the arrays of parameters and states themselves, and on copies of inputs. A result that
     owns its array is the caller's, until a caller still holds one when the next run begins; from then on callers
     get copies, so that addresses stay what they are.
     """
 
     __slots__ = ("_place", "_bindings", "_known", "_ready", "_states", "_device", "_undo", "_checked", "apart",
-                 "copied_out", "views")
+                 "copied_out", "views", "_bound")
 
     def __init__(self, place: CardPlace, compiled: Compiled, bindings: Sequence[Any],
                  fixed: Mapping[int, Any] | None = None, returned: Sequence[int] | None = None,
                  apart: Collection[int] = (), views: Mapping[int, tuple[int, View]] | None = None,
-                 ready: Callable[[], None] | None = None) -> None:
+                 ready: Callable[[], None] | None = None, bound: Collection[int] = ()) -> None:
         super().__init__(compiled, fixed, returned, apart, views)
         self._place, self._bindings = place, bindings
         self._device = cupy().cuda.Device(place.device)
@@ -45,7 +47,7 @@ class CardArguments(FrameArguments):
         self._states = [b for v, b in zip(compiled.plan.graph.params, bindings, strict=True)
                         if isinstance(b, StateBinding) and v in written]
         self.apart, self.views = apart, views or {}
-        self._ready = ready
+        self._ready, self._bound = ready, bound
         self.copied_out: set[int] = set()
         self._undo = undoing(compiled, self.frame, self._first) if self.frame.runs_python else None
         self._checked = False  # whether arrays that are written share no memory with others that are bound
@@ -65,7 +67,9 @@ class CardArguments(FrameArguments):
                     raise Stale("an argument shares memory with a persistent array")
             frame = self.frame
             for i, x in zip(self._free, arrays, strict=True):
-                if isinstance(self.compiled.plan.externals[i].type, TensorType):
+                if i in self._bound:
+                    frame.bind(i, x)
+                elif isinstance(self.compiled.plan.externals[i].type, TensorType):
                     frame.put(i, x)
             if self._ready is not None:
                 self._ready()

@@ -15,7 +15,7 @@ from kusari.codegen import generate
 from kusari.codegen.cuda.text.dialect import OPTIONS, cuda_source
 from kusari.codegen.cuda.text.guard import guarded, noting
 from kusari.ir import Graph, Node, Plan, Program, Trait, Value
-from kusari.passes import WITHOUT_WINOGRAD, Observer, name_of, plan
+from kusari.passes import WITHOUT_WINOGRAD, Observer, name_of, plain_factors, plan
 from kusari.runtime.card.executable import CardExecutable, nodes_without_kernels
 from kusari.runtime.card.kernels import CardLoader, Dialect, cupy
 
@@ -31,9 +31,9 @@ from ..trace.recording import NotStatic
 from .arguments import CardArguments
 
 EVERY_INPUT = 1 << 62  # bytes: graphs read fixed addresses, so inputs are copied to where the planner has them
-#: Primitives that CuPy computes itself, between two graphs: draws, and products in types that no kernel has yet.
-CALLED = frozenset(("random", "matmul"))
-PASSES = tuple(p for p in WITHOUT_WINOGRAD if name_of(p) != "narrow_draws")  # CuPy draws, kernels compute masks
+#: Passes in another order than on the CPU: CuPy draws, kernels compute masks, and factors may be halves.
+PASSES = tuple(p for step in WITHOUT_WINOGRAD if name_of(step) != "narrow_draws"
+               for p in ((plain_factors, step) if name_of(step) == "fuse" else (step,)))
 
 
 class NoKernel(NotStatic, NotCompilable):
@@ -81,7 +81,7 @@ class CardPlace:
     def _loaded(self, graph: Graph, planned: Plan, program: Program, kept: Sequence[Value], about: str,
                 started: float) -> Compiled:
         for node in nodes_without_kernels(program, planned):
-            if node.op.name not in CALLED and not _is_called(node):
+            if not _is_called(node):
                 raise NoKernel(node)
         executable = CardExecutable(planned, program, loader(), self.device, environment.text("CUDA_GRAPH") != "0")
         return Compiled(graph, planned, program, executable, time.perf_counter() - started, tuple(kept), about, self)
@@ -93,7 +93,7 @@ class CardPlace:
     @contextlib.contextmanager
     def other_draws(self) -> Iterator[None]:
         """Context in which draws leave the generator of the card as it is."""
-        with cupy().cuda.Device(self.device):
+        with self.current():
             before = cupy().random.get_random_state()
             cupy().random.set_random_state(cupy().random.RandomState(0))
             try:
@@ -101,19 +101,23 @@ class CardPlace:
             finally:
                 cupy().random.set_random_state(before)
 
+    def current(self) -> Any:
+        """Return a context in which the card is the current one."""
+        return cupy().cuda.Device(self.device)
+
     def send(self, array: Any) -> Any:
         """Return the elements of an array of NumPy's on this card."""
-        with cupy().cuda.Device(self.device):
+        with self.current():
             return cupy().asarray(array)
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return a new array of zeros."""
-        with cupy().cuda.Device(self.device):
+        with self.current():
             return cupy().zeros(shape, dtype)
 
     def ones(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return a new array of ones."""
-        with cupy().cuda.Device(self.device):
+        with self.current():
             return cupy().ones(shape, dtype)
 
     def __str__(self) -> str:
@@ -137,5 +141,5 @@ def _write(plan: Plan) -> Program:
 
 
 def _is_called(node: Node) -> bool:
-    """Whether Python may run a node on arrays of a card: draws, and functions, which are written for any device."""
+    """Whether CuPy computes a node, between two graphs: draws, and functions, which are written for any device."""
     return bool(node.op.traits & (Trait.OPAQUE | Trait.RANDOM)) or isinstance(node.attrs.get("function"), FunctionNode)

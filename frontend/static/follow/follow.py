@@ -10,7 +10,7 @@ import logging
 import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,14 +25,19 @@ from ...epochs import Traced
 from ...function_node import FunctionNode
 from ...utils import type_check
 from ...variable import Variable
+from ..arrays.overlap import Spans
 from ..compile.compile import Compiled, compile_graph
+from ..errors import NotCompilable
 from ..gradients.differentiate import Backward, differentiate
 from ..mode import may_run
-from ..replay.arguments import Arguments
+from ..replay.arguments import arguments_of
 from ..room import close_all
 from ..trace.ops import array_attribute, is_opaque, op_of, pristine, static_attributes
 from ..trace.recording import NotStatic, Recording
 from ..trees import VARIABLE
+
+if TYPE_CHECKING:
+    from ..card.place import CardPlace
 
 MOST_KINDS = 1024        # per schedule: beyond that all are forgotten, as a literal may be new at every call
 NEW_APPLICATIONS = 64    # per schedule: applications beyond these are looked at when they come again
@@ -51,8 +56,9 @@ class Tail:
     Invariant: it does not hold the schedule, nor a graph, nor arrays of a caller: it goes when the schedule goes.
     """
 
-    def __init__(self, backward_from: Callable[[Variable], bool]) -> None:
+    def __init__(self, backward_from: Callable[[Variable], bool], place: CardPlace | None = None) -> None:
         _tape.following = follow  # from the first one on
+        self.place = place  # where all arrays lie, None for the host
         self.backward_from = backward_from  # does all of a backward in one schedule, where it can: `joint_backward`
         self.kinds: dict[Any, Any] = {}  # a `TailFunction`, ``_ONCE``, or None for a function that cannot be compiled
         self.mark = object()  # stands for the calls in the structure of a graph
@@ -61,6 +67,10 @@ class Tail:
         self.tried = 0  # structures
         self.composed: dict[Any, Any] = {}  # functions of many others, each static here: see `composed`
         self.apart: dict[str, str] = {}  # the reason why something is left to define-by-run
+
+    def holds(self, array: Any) -> bool:
+        """Whether an array lies where those of the schedule do."""
+        return type(array) is np.ndarray if self.place is None else self.place.holds(array)
 
     def kind(self, key: Any, function: FunctionNode, arrays: tuple[Any, ...],
              places: tuple[int, ...]) -> TailFunction | None:
@@ -135,6 +145,7 @@ class TailFunction:
 
     def __init__(self, tail: Tail, function: FunctionNode, arrays: tuple[Any, ...], places: tuple[int, ...]) -> None:
         self._tail = weakref.ref(tail)
+        self._place = tail.place
         self.places = places
         self.where = short(user_location())
         self._template = pristine(function)
@@ -146,15 +157,17 @@ class TailFunction:
         self.native: Compiled | None = None
         self.graph: Graph | None = None
         self._opened: Any = _MISSING
-        self._holds: Any = getattr(self._template, "lower_holds", None)
+        holds: Any = getattr(self._template, "lower_holds", None)
+        # On a card nothing looks at integers before the kernels do, which report any that is out of range.
+        self._holds = holds if self._place is None else None
         self._checked = False
         self.again = False  # whether it has been applied again
-        self._judged = self._holds is None and type(function) is not Elementwise and any(
+        self._judged = holds is None and type(function) is not Elementwise and any(
             a.dtype.kind != "f" for a in arrays)
         if self._judged:
             self.runs = "define-by-run: only NumPy looks whether its integers are in range"
         self._apart: frozenset[int] = frozenset()
-        self.free: list[Arguments] = []
+        self.free: list[Any] = []  # of `Arguments`
         self._backwards: dict[Any, Backward | None] = {}
 
     def forward(self, function: FunctionNode, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -174,7 +187,7 @@ class TailFunction:
         try:
             call = self.free.pop()
         except IndexError:
-            call = Arguments(self.native, (), apart=self._apart)
+            call = arguments_of(self.native, (), apart=self._apart)
         outputs = call.run(arrays)
         self.free.append(call)
         return tuple(outputs)
@@ -184,17 +197,21 @@ class TailFunction:
             if type(function).check_type_forward is not FunctionNode.check_type_forward:
                 type_check.check(function, arrays, user_location)
             self._checked = True  # an entry is found by types
-        outputs = function.forward(arrays)
+        if self._place is None:
+            outputs = function.forward(arrays)
+        else:
+            with self._place.current():
+                outputs = function.forward(arrays)
         if self.graph is None and type(outputs) is tuple:
             self._learn(function, arrays, outputs)
         return outputs
 
     def _learn(self, function: FunctionNode, arrays: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
         """Note the attributes set by a forward; a function that sets more than retained arrays is not compiled."""
-        own, before = vars(function), vars(self._template)
+        own, before, tail = vars(function), vars(self._template), self._tail()
         left = own.keys() - before.keys() - _OWN
-        if not left <= _RETAINED or any(own[k] is not v for k, v in before.items()) or not all(
-                type(a) is np.ndarray and a.dtype.kind in "fiub" for a in outputs):
+        if tail is None or not left <= _RETAINED or any(own[k] is not v for k, v in before.items()) or not all(
+                tail.holds(a) and a.dtype.kind in "fiub" for a in outputs):
             function._kind = function._tail = function.backward_from = None
             self._judged, self.runs = True, "define-by-run: it keeps more than inputs and outputs"
             return
@@ -202,12 +219,16 @@ class TailFunction:
         attrs = {"function": self._template, **static_attributes(self._template)}
         node = Node(op_of(self._template), tuple([self.inputs[k] for k in self.places]), results, attrs, self.where)
         self.graph = Graph(function.label.lower(), self.inputs, (), (), (node,), results)
-        self._apart = frozenset([
-            j for j, y in enumerate(outputs) if not any(np.may_share_memory(y, a) for a in arrays)])
+        given = Spans(arrays)
+        self._apart = frozenset([j for j, y in enumerate(outputs) if not given.touch(y)])
         self.retained = function._input_indexes_to_retain, function._output_indexes_to_retain
 
     def _judge(self) -> None:
-        """Compile the forward where that pays: that many NumPy calls, or that much memory, in one kernel."""
+        """Compile the forward where that pays: that many calls, or on the host that much memory, in one kernel.
+
+        A call of CuPy's takes the host as long as a copy of an input to where a graph reads it, and little memory is
+        moved for less than that takes.
+        """
         self._judged = True
         tail, graph = self._tail(), self.graph
         assert graph is not None
@@ -222,14 +243,17 @@ class TailFunction:
         calls = sum(max(1, sum(isinstance(e, Call) for e in walk(n.attrs["expr"]))) if n.op.name == "map" else 1
                     for n in work)
         moved = sum(v.tensor.nbytes for n in work for v in (*n.inputs, *n.outputs))
-        if calls < CHEAP_NUMPY_CALLS and moved < SMALL_BYTES:
+        if calls < CHEAP_NUMPY_CALLS and (moved < SMALL_BYTES or tail.place is not None):
             self.runs = "define-by-run: a kernel would gain nothing"
         elif tail.compiled >= COMPILED_FUNCTIONS:
             self.runs = f"define-by-run: {COMPILED_FUNCTIONS} functions behind one schedule are compiled already"
         else:
             tail.compiled += 1
-            self.native = compile_graph(graph)
-            self.runs = "compiled"
+            try:
+                self.native = compile_graph(graph, place=tail.place)
+                self.runs = "compiled"
+            except NotCompilable as error:
+                self.runs = f"define-by-run: {error}"
 
     def _lowered(self) -> Graph | None:
         """Return it in primitives; None if Python would have to run it, or if it changes its operands."""
@@ -304,7 +328,7 @@ def follow(function: Any, inputs: tuple[Any, ...], arrays: tuple[Any, ...]) -> T
             kind = type(x)
             key += (name, kind, x if kind in _EXACT else _frozen(x))
     for a in arrays:
-        if type(a) is not np.ndarray:
+        if type(a) is not np.ndarray and (tail.place is None or not tail.place.holds(a)):
             return None
         key += (a.shape, a.dtype)
     found = tail.kinds.get(known := tuple(key), _MISSING)

@@ -10,7 +10,7 @@ import heapq
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,11 +25,14 @@ from ...variable_node import VariableNode
 from ..compile.compile import compile_graph
 from ..errors import NotCompilable, Stale
 from ..mode import may_run
-from ..replay.arguments import Arguments
+from ..replay.arguments import arguments_of
 from ..replay.receiving import receive
 from ..replay.static_call import StaticCall
 from ..trace.bindings import CallBinding
 from .follow import Tail, TailFunction
+
+if TYPE_CHECKING:
+    from ..card.place import CardPlace
 
 MOST_FUNCTIONS = 2048      # that one backward goes through
 MOST_BACKWARDS = 16        # compiled, or tried, for the tail of one schedule
@@ -128,7 +131,7 @@ def backward_from(y: Variable) -> bool:
     if gy is None:
         if y._array.size != 1:
             return False
-    elif type(gy) is not np.ndarray or gy.shape != y._array.shape or gy.dtype != y._array.dtype:
+    elif not tail.holds(gy) or gy.shape != y._array.shape or gy.dtype != y._array.dtype:
         return False
     key = found.key, _place(start, y)
     joined = tail.joined.get(key)
@@ -157,7 +160,7 @@ def _made(tail: Tail, before: Any, walk: Walk, key: Any) -> Any:
         return _APART
     tail.tried += 1
     try:
-        made = JointBackward(walk, key[1])
+        made = JointBackward(walk, key[1], tail.place)
     except NotCompilable as error:
         tail.apart[f"the backward through {_labels(walk)}"] = str(error)
         return _APART
@@ -182,11 +185,11 @@ class JointBackward:
     returned last: once they are referenced no more, they are written to again.
     """
 
-    def __init__(self, walk: Walk, place: int) -> None:
+    def __init__(self, walk: Walk, output: int, place: CardPlace | None) -> None:
         made = _JointGraph(walk)
-        made.start(place)
-        y = walk.functions[0].outputs[place]()
-        self._one = np.ones(y.shape, y.dtype)  # never written to
+        made.start(output)
+        y = walk.functions[0].outputs[output]()
+        self._one = np.ones(y.shape, y.dtype) if place is None else place.ones(y.shape, y.dtype)  # never written to
         self.others: list[Any] = []
         self.text = _labels(walk)
         self.sources = made.sources
@@ -200,8 +203,12 @@ class JointBackward:
                       tuple(made.params), tuple(made.consts), tuple(made.b.nodes),
                       tuple(v for _, v in grads))
         families = [f.call.schedule.recording.family for f in walk.functions if type(f) is StaticCall]
-        self.native = compile_graph(graph, copy_in=0, copy_out=0, family=families[0] if families else None)
-        first = Arguments(self.native, self._bindings)
+        self.native = compile_graph(graph, copy_in=0, copy_out=0, place=place,
+                                    family=families[0] if families else None)
+        # What calls keep lies where it lay in the last step: on a card it is not copied to where kernels read it.
+        self._options = {} if place is None else {
+            "bound": frozenset([i for i, (how, _, _) in enumerate(made.sources) if how == "kept"])}
+        first = arguments_of(self.native, self._bindings, **self._options)
         self._shared = first.shared_results()
         self.free = [first]
 
@@ -213,7 +220,7 @@ class JointBackward:
         try:
             arguments = self.free.pop()
         except IndexError:
-            arguments = Arguments(self.native, self._bindings)
+            arguments = arguments_of(self.native, self._bindings, **self._options)
         try:
             grads = arguments.run(arrays)
         except (Stale, ValueError):

@@ -71,8 +71,8 @@ class Step:
         self._shown: list[Any] = []  # parameters that show means which are nowhere yet
         if any(p._array is not None and not _lies_in(p._array, recording.place) for p in program.members):
             raise NotCompilable("parameters and arguments lie on several devices")
-        if self._reducer is not None and recording.place is not None:
-            raise NotCompilable("gradients on a card are means over several processes")
+        if self._reducer is not None and recording.place is not None and not self._reducer.on_cards:
+            raise NotCompilable("gradients on a card travel through the memory of the host")
         if self._reducer is not None and self.plain:
             raise NotCompilable("gradients are means over several processes")
         self._may_fail = False

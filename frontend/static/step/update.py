@@ -92,7 +92,7 @@ class UpdateProgram:
         stated = StatedHook(hook, self.scaling is not None)
         name = hook.name
         if getattr(hook, "needs_noise", False):
-            if self.plain or self.place is not None:
+            if self.plain:
                 raise NotCompilable(f"the hook {name!r} draws random numbers")
             if any(p.update_rule is None for p in self.params):
                 raise NotCompilable(f"the hook {name!r} needs the rule of a parameter that has none")

@@ -134,9 +134,8 @@ class Tape:
             if of_user is not None:
                 look_again(self, of_user.reached)
             if self.observation is not None:
-                self.aliases.made([(v, x._array) for v, x in zip(values, inputs, strict=True)],
-                                  [(v, y._array) for y in outputs if (v := self.known(y._array)) is not None],
-                                  op.is_opaque)
+                made = [(v, y._array) for y in outputs if (v := self.known(y._array)) is not None]
+                self.aliases.made([*zip(values, [x._array for x in inputs], strict=True)], made, op.is_opaque)
 
     @property
     def where(self) -> str | None:

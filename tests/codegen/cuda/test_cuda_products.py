@@ -15,7 +15,8 @@ from kusari.codegen.contractions import ConvSpec, GemmOperand, GemmSpec
 from kusari.codegen.cuda.contraction import conv, gemm
 from kusari.ir import Arg, Call, Kernel, Lit, evaluate
 
-F32, F64 = np.dtype("float32"), np.dtype("float64")
+F16, F32, F64 = np.dtype("float16"), np.dtype("float32"), np.dtype("float64")
+SAMPLE = ("plain", "strided", "1x1", "dilated and strided", "groups", "3-d", "cover all")  # of convolutions
 acc, rng = Arg(0), np.random.default_rng(2)
 
 
@@ -34,10 +35,20 @@ def gemm_kernels(spec: GemmSpec) -> list[Kernel]:
     return [gemm.gemm_kernel(spec, i) for i in range(gemm.shape_of(spec).kernels)]
 
 
-def check_gemm(spec: GemmSpec, operands: Sequence[np.ndarray] = ()) -> Sequence[Kernel]:
+def shifted(x: np.ndarray, start: int) -> np.ndarray:
+    """The elements of ``x`` from an address on that is ``start`` elements away from a multiple of 64 bytes."""
+    memory = np.empty(x.nbytes + 128, np.uint8)
+    begin = -memory.ctypes.data % 64 + start * x.itemsize
+    found = memory[begin:begin + x.nbytes].view(x.dtype).reshape(x.shape)
+    found[...] = x
+    return found
+
+
+def check_gemm(spec: GemmSpec, operands: Sequence[np.ndarray] = (), start: int = 0) -> Sequence[Kernel]:
     lead = (spec.batch,)
-    a = rng.normal(size=lead + ((spec.k, spec.m) if spec.transa else (spec.m, spec.k))).astype(spec.dtype)
-    b = rng.normal(size=lead + ((spec.n, spec.k) if spec.transb else (spec.k, spec.n))).astype(spec.dtype)
+    a = rng.normal(size=lead + ((spec.k, spec.m) if spec.transa else (spec.m, spec.k)))
+    b = rng.normal(size=lead + ((spec.n, spec.k) if spec.transb else (spec.k, spec.n)))
+    a, b = (shifted(x.astype(spec.factor_dtype), start) for x in (a, b))
     product = (a.mT if spec.transa else a).astype("d") @ (b.mT if spec.transb else b).astype("d")
     args = [product.astype(spec.dtype), *(np.broadcast_to(x, product.shape) for x in operands)]
     expected = [np.asarray(np.broadcast_to(evaluate(e, args), product.shape)) for e in spec.exprs]
@@ -54,6 +65,32 @@ def test_products(shape: tuple[int, int, int], transa: bool, transb: bool) -> No
     check_gemm(GemmSpec(*shape, transa, transb, F64 if transa and transb else F32))
 
 
+@pytest.mark.parametrize("transb", [False, True])
+@pytest.mark.parametrize("transa", [False, True])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 4, 0), (13, 17, 19), (64, 48, 40), (70, 130, 66), (33, 5, 1000)],
+                         ids=str)
+def test_products_of_halves(shape: tuple[int, int, int], transa: bool, transb: bool) -> None:
+    check_gemm(GemmSpec(*shape, transa, transb, factors=F16), start=transa + transb)
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.integers(0, 70), st.integers(0, 90), st.integers(0, 80), st.booleans(), st.booleans(), st.integers(1, 3),
+       st.sampled_from([F16, F32]), st.sampled_from([1, 2, 8]), st.integers(0, 2))
+def test_products_whose_strides_are_multiples(m: int, n: int, k: int, transa: bool, transb: bool, batch: int,
+                                              factors: np.dtype, unit: int, start: int) -> None:
+    """Neighbours are read at once where addresses are multiples, too, which callers decide."""
+    m, n, k = (-(-x // unit) * unit for x in (m, n, k))
+    check_gemm(GemmSpec(m, n, k, transa, transb, batch=batch, factors=factors), start=start)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"])
+def test_products_of_integers_wrap_around(dtype: str) -> None:
+    spec = GemmSpec(20, 37, 300, transb=True, dtype=np.dtype(dtype), batch=2)
+    a, b = (rng.integers(*np.iinfo(dtype).min + np.array([0, 1], object) * np.iinfo(dtype).max, size=s, dtype=dtype)
+            for s in ((2, 20, 300), (2, 37, 300)))
+    run(gemm_kernels(spec), [a, b], [a @ b.mT], 0)
+
+
 @settings(max_examples=EXAMPLES)
 @given(st.integers(0, 70), st.integers(0, 90), st.integers(0, 80), st.booleans(), st.booleans(), st.integers(1, 5))
 def test_products_of_any_shape(m: int, n: int, k: int, transa: bool, transb: bool, batch: int) -> None:
@@ -61,7 +98,8 @@ def test_products_of_any_shape(m: int, n: int, k: int, transa: bool, transb: boo
 
 
 @pytest.mark.parametrize("shape", [(20, 37, 30), (33, 5, 1000)], ids=str)
-def test_epilogues_of_products(shape: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize("factors", [None, F16], ids=["floats", "halves"])
+def test_epilogues_of_products(shape: tuple[int, int, int], factors: Any) -> None:
     m, n, k = shape
     row, column = rng.normal(size=n).astype("f"), rng.normal(size=(m, 1)).astype("f")
     full, mask = rng.normal(size=(m, n)), rng.normal(size=(m, n)) > 0
@@ -70,7 +108,8 @@ def test_epilogues_of_products(shape: tuple[int, int, int]) -> None:
     exprs = (Call("maximum", (Call("add", (acc, Arg(1))), Lit(0))),
              Call("where", (Arg(4), Call("multiply", (acc, Arg(2))), Lit(0.0))),
              Call("tanh", (Call("add", (acc, Arg(3))),)), Call("greater", (acc, Lit(0.0))))
-    kernels = check_gemm(GemmSpec(*shape, transb=True, exprs=exprs, operands=kinds), (row, column, full, mask))
+    spec = GemmSpec(*shape, transb=True, exprs=exprs, operands=kinds, factors=factors)
+    kernels = check_gemm(spec, (row, column, full, mask))
     assert len(kernels) == (2 if k == 1000 else 1)  # blocks share long sums
 
 
@@ -84,6 +123,7 @@ def test_large_tiles_and_matrices_that_serve_a_batch() -> None:
 
 def check_conv(spec: ConvSpec, operands: Sequence[np.ndarray] = ()) -> Sequence[Kernel]:
     inputs, wide = arrays_of(spec, np.random.default_rng(1))
+    inputs = [shifted(x, 0) for x in inputs]
     args = [wide.astype(spec.dtype), *(np.broadcast_to(o, wide.shape) for o in operands)]
     expected = [np.asarray(np.broadcast_to(evaluate(e, args), wide.shape)) for e in spec.exprs]
     kernels = [conv.conv_kernel(spec, i) for i in range(conv.shape_of(spec).kernels)]
@@ -95,6 +135,19 @@ def check_conv(spec: ConvSpec, operands: Sequence[np.ndarray] = ()) -> Sequence[
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolutions(name: str, direction: Any) -> None:
     check_conv(spec_of(direction, **CONVOLUTIONS[name]))
+
+
+@pytest.mark.parametrize("direction", ["forward", "input", "weight"])
+@pytest.mark.parametrize("name", [name if name in SAMPLE else pytest.param(name, marks=pytest.mark.slow)
+                                  for name in CONVOLUTIONS])
+def test_convolutions_of_halves(name: str, direction: Any) -> None:
+    check_conv(spec_of(direction, **CONVOLUTIONS[name], factors=F16))
+
+
+@pytest.mark.parametrize("factors", [None, F16], ids=["floats", "halves"])
+@pytest.mark.parametrize("direction", ["forward", "input", "weight"])
+def test_convolutions_whose_windows_are_elements(direction: Any, factors: Any) -> None:
+    check_conv(spec_of(direction, n=2, c=32, k=24, size=(6, 4), kernel=(1, 1), groups=2, factors=factors))
 
 
 @pytest.mark.parametrize("direction", ["forward", "input", "weight"])

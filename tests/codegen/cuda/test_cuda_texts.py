@@ -55,21 +55,60 @@ def test_guarded_kernels_compile_and_do_nothing_once_a_gather_has_failed() -> No
 @pytest.mark.parametrize("name, instructions", [
     ("gelu", ("ld.global.v4.f32", "st.global.v4.f32")), ("long", ("ld.global.v4.f32",)),
     ("integers", ("ld.global.v4.u32", "st.global.v4.u8")), ("take", ("ld.global.v4.u32",)),
-    ("foreach", ("ld.v4.f32", "st.v4.f32")), ("large product", ("ld.shared.v4.f32", "fma.rn.f32"))])
+    ("foreach", ("ld.v4.f32", "st.v4.f32")), ("large product", ("ld.shared.v4.f32", "fma.rn.f32", "ld.global.v4.f32")),
+    ("large product of halves", ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "ld.global.v4.u32"))])
 def test_neighbours_are_read_and_written_at_once(name: str, instructions: Sequence[str]) -> None:
     ptx = nvrtc().compile(kernels_of(name)[0].text, "compute_90")
     assert [i for i in instructions if i not in ptx] == []
 
 
-@pytest.mark.parametrize("name", [*SAMPLES, "large product", "large convolution"])
+def test_architectures_without_fragments_multiply_halves_one_by_one() -> None:
+    ptx = nvrtc().compile(kernels_of("product of halves")[0].text, "compute_70")
+    assert "mma.sync" not in ptx and "shfl.sync.idx" in ptx and "fma.rn.f32" in ptx
+
+
+def test_fragments_are_those_of_the_instruction() -> None:
+    """The layout of the PTX ISA's section "Matrix Fragments for mma.m16n8k16", element by element."""
+    text = KernelText("k", 32, [np.dtype("float16"), np.dtype("float16"), F32])
+    text.line("MULTIPLY_MEMORY(memory, 32)")
+    text.line("f32 c[4]; u32 a[4]; u32 b[2];")
+    text.line("for (int i = 0; i < 4; ++i) c[i] = p2[4 * THREAD + i];")
+    for name, operand, count in ("a", "p0", 4), ("b", "p1", 2):
+        text.line(f"for (int i = 0; i < {count}; ++i) {name}[i] = {operand}[{2 * count} * THREAD + 2 * i] | "
+                  f"(u32){operand}[{2 * count} * THREAD + 2 * i + 1] << 16;")
+    text.line("MULTIPLY_FRAGMENTS(c, a, b, memory);")
+    text.line("for (int i = 0; i < 4; ++i) p2[4 * THREAD + i] = c[i];")
+    r = np.random.RandomState(0)
+    a, b = r.normal(size=(16, 16)).astype("f2"), r.normal(size=(16, 8)).astype("f2")
+    c = r.normal(size=(16, 8)).astype("f")
+    one, other, sums = np.zeros((32, 8), "f2"), np.zeros((32, 4), "f2"), np.zeros((32, 4), "f")
+    places: list[tuple[int, int, int, int]] = []
+    for lane in range(32):
+        group, thread = lane >> 2, lane % 4
+        for i in range(8):
+            row = group if 0 <= i < 2 or 4 <= i < 6 else group + 8
+            one[lane, i] = a[row, thread * 2 + (i & 1) + (0 if i < 4 else 8)]
+        for i in range(4):
+            other[lane, i] = b[thread * 2 + (i & 1) + (0 if i < 2 else 8), group]
+            places.append((lane, i, group if i < 2 else group + 8, thread * 2 + (i & 1)))
+    for lane, i, row, column in places:
+        sums[lane, i] = c[row, column]
+    the_card().run(text.kernel(1, 0, 0), [one, other, sums])
+    found = np.zeros((16, 8), "f")
+    for lane, i, row, column in places:
+        found[row, column] = sums[lane, i]
+    np.testing.assert_allclose(found, c + a.astype("d") @ b.astype("d"), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [*SAMPLES, "large product", "large product of halves", "large convolution"])
 def test_values_stay_in_registers(name: str) -> None:
     assert [nvrtc().stack_bytes(kernel.text) for kernel in kernels_of(name)] == [0] * len(kernels_of(name))
 
 
 def kernels_of(name: str) -> Sequence[Kernel]:
     """The kernels of a sample, or of something with the largest tiles."""
-    if name == "large product":
-        return [gemm_kernel(GemmSpec(2048, 2048, 64))]
+    if name.startswith("large product"):
+        return [gemm_kernel(GemmSpec(2048, 2048, 64, factors=np.dtype("float16") if "halves" in name else None))]
     if name == "large convolution":
         return [conv_kernel(spec_of("input", n=32, c=256, k=256, size=(32, 32), kernel=(3, 3), pad=1))]
     return SAMPLES[name]().kernels
