@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.machinery
 import inspect
 import json
+import os
 import sys
 import threading
 import types
@@ -441,6 +442,7 @@ def _modules() -> Any:
     own["lib"] = Module("cupy.lib", stride_tricks=Module("cupy.lib.stride_tricks", np.lib.stride_tricks))
     scatter = {"scatter_add": lambda a, slices, value: a.scatter_add(slices, value),
                "rsqrt": lambda x, out=None: ndarray.of(1 / np.sqrt(x._host))}
+    own["_core"] = types.SimpleNamespace(get_compute_type=lambda dtype: 7 if os.environ.get("CUPY_TF32") == "1" else 1)
     return Module("cupy", np, ndarray=ndarray, ufunc=UFunc, cuda=cuda, copyto=_copyto, asnumpy=_asnumpy,
                   __version__=API["version"], fuse=lambda *args, **kwargs: args[0],
                   get_default_memory_pool=lambda: cupy_memory.pool, RawKernel=cupy_kernels.RawKernel,
@@ -456,7 +458,9 @@ def cupy(devices: int = 1) -> Iterator[Any]:
     """Context in which ``import cupy`` gives the stand-in, and Kusari has this many cards."""
     from kusari.backends import cuda
     from kusari.chainerx import get_backend
+    from kusari.runtime.card import cublaslt, libraries
     module, _ = _modules()
+    loaded = libraries.loaded
     lazy = [name for name in cuda._lazy() if name in vars(cuda)]
     before = {name: vars(cuda)[name] for name in lazy}
     hidden = {name: sys.modules[name] for name in MODULES if name in sys.modules}  # of a CuPy that is installed
@@ -475,12 +479,16 @@ def cupy(devices: int = 1) -> Iterator[Any]:
         waits.clear()
         sys.modules.update(MODULES)
         forget()
+        libraries.loaded = lambda stem, major: None  # real libraries know nothing of this memory
+        cublaslt.library.cache_clear()
         try:
             yield module
         finally:
             for name in MODULES:
                 del sys.modules[name]
             sys.modules.update(hidden)
+            libraries.loaded = loaded
+            cublaslt.library.cache_clear()
             cupy_streams.count = 1
             forget()
             vars(cuda).update(before)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kusari.codegen import generate
+from kusari.codegen.cuda.generate import CardGenerator
 from kusari.codegen.cuda.text.dialect import OPTIONS, cuda_source
 from kusari.codegen.cuda.text.guard import guarded, noting
 from kusari.ir import Graph, Node, Plan, Program, Trait, Value
@@ -83,7 +84,8 @@ class CardPlace:
         for node in nodes_without_kernels(program, planned):
             if node.op.name not in CALLED and not _is_called(node):
                 raise NoKernel(node)
-        executable = CardExecutable(planned, program, loader(), self.device, environment.text("CUDA_GRAPH") != "0")
+        executable = CardExecutable(planned, program, loader(), self.device, environment.text("CUDA_GRAPH") != "0",
+                                    environment.text("CUDA_LIBRARIES") != "0")
         return Compiled(graph, planned, program, executable, time.perf_counter() - started, tuple(kept), about, self)
 
     def arguments(self, compiled: Compiled, bindings: Sequence[Any], **options: Any) -> CardArguments:
@@ -129,7 +131,7 @@ def card(device: int) -> CardPlace:
 @functools.cache
 def loader() -> CardLoader:
     """Return the kernels of this process."""
-    return CardLoader(Dialect(cuda_source, guarded, noting, OPTIONS))
+    return CardLoader(Dialect(cuda_source, guarded, noting, OPTIONS, CardGenerator(host_target()).split))
 
 
 def _write(plan: Plan) -> Program:
