@@ -16,6 +16,7 @@ from ctypes import c_int, c_int64, c_size_t, c_uint64, c_void_p
 from typing import Any
 
 import cupy_kernels
+import cupy_libraries
 import cupy_memory
 import cupy_streams
 import numpy as np
@@ -243,13 +244,7 @@ def _rounded(x: np.ndarray) -> np.ndarray:
 @contextmanager
 def cublaslt() -> Iterator[CublasLt]:
     """Context in which the stand-in for CuPy comes with the stand-in for cuBLASLt."""
-    from kusari.runtime.card import cublaslt, libraries
-    library, before = CublasLt(), libraries.loaded
-    libraries.loaded = lambda stem, major: library if stem == "cublasLt" else None  # type: ignore[assignment,return-value]
-    cublaslt.library.cache_clear()
-    try:
+    library = CublasLt()
+    with cupy_libraries.only(blas=library):
         yield library
-    finally:
-        libraries.loaded = before
-        cublaslt.library.cache_clear()
     assert not library.errors, library.errors[0]

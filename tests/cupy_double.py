@@ -23,6 +23,7 @@ from typing import Any
 
 import cupy_elementwise
 import cupy_kernels
+import cupy_libraries
 import cupy_memory
 import cupy_streams
 import numpy as np
@@ -458,9 +459,7 @@ def cupy(devices: int = 1) -> Iterator[Any]:
     """Context in which ``import cupy`` gives the stand-in, and Kusari has this many cards."""
     from kusari.backends import cuda
     from kusari.chainerx import get_backend
-    from kusari.runtime.card import cublaslt, libraries
     module, _ = _modules()
-    loaded = libraries.loaded
     lazy = [name for name in cuda._lazy() if name in vars(cuda)]
     before = {name: vars(cuda)[name] for name in lazy}
     hidden = {name: sys.modules[name] for name in MODULES if name in sys.modules}  # of a CuPy that is installed
@@ -471,7 +470,7 @@ def cupy(devices: int = 1) -> Iterator[Any]:
         for name in cuda._lazy():
             vars(cuda).pop(name, None)
         get_backend("cuda")._devices.clear()
-    with _turn:
+    with _turn, cupy_libraries.only():
         cupy_streams.count, state.device = devices, 0
         state.streams.clear()
         cupy_memory.reset()
@@ -479,16 +478,12 @@ def cupy(devices: int = 1) -> Iterator[Any]:
         waits.clear()
         sys.modules.update(MODULES)
         forget()
-        libraries.loaded = lambda stem, major: None  # real libraries know nothing of this memory
-        cublaslt.library.cache_clear()
         try:
             yield module
         finally:
             for name in MODULES:
                 del sys.modules[name]
             sys.modules.update(hidden)
-            libraries.loaded = loaded
-            cublaslt.library.cache_clear()
             cupy_streams.count = 1
             forget()
             vars(cuda).update(before)

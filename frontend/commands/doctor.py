@@ -192,6 +192,12 @@ def libraries(major: int) -> Iterator[Finding]:
         found = library(stem, major)
         whole = package(short, major)
         text = f"{version(whole) or ''} {found}".strip() if found else "not found"
+        if stem == "cudnn":  # is called through its frontend
+            frontend = version("nvidia-cudnn-frontend")
+            text += f", frontend {frontend}" if frontend else ", without its frontend"
+            extra = "cudnn" if major < 13 else "cudnn13"
+            yield Finding(name, text, "" if found and frontend else f"pip install 'kusari[{extra}]'")
+            continue
         yield Finding(name, text, "" if found else f"pip install {whole}")
 
 

@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Literal
@@ -16,11 +16,13 @@ import numpy as np
 from kusari.ir import Arena, Instruction, Kernel, Node, Plan, Program, TensorType, Value
 
 from ..executable import LEAST_SECONDS, Measured, changes_state, has_status, is_free
+from .choice import SCRATCH, Chooser, Chosen
+from .convolutions import Convolutions
 from .frame import CardFrame
 from .indices import REPORT_BYTES, watch
 from .kernels import CardLoader, cupy
-from .launches import Call, Launch, Place, Refused, segments, with_those_behind
-from .products import Chosen, Products, is_product
+from .launches import Call, Launch, Place, Refused, segments, with_behind
+from .products import Products
 
 PLACE_BYTES = 256  # of which places in a frame's memory are multiples
 
@@ -31,7 +33,8 @@ _log = logging.getLogger("kusari.static")
 class CardReport:
     """The contents of an executable and what it takes: launches and bytes of the card's memory.
 
-    ``calls`` of the ``library`` are among the launches; ``refused`` counts the reasons why others are not.
+    ``calls`` of libraries are among the launches; ``refused`` counts, by the kind of node and the reason, others that
+    might have been some.
     """
 
     device: int
@@ -47,9 +50,8 @@ class CardReport:
     flops: int
     compile_seconds: float
     guarded: int
-    calls: int = 0
-    library: str = ""
-    refused: Counter[str] = field(default_factory=Counter[str])
+    calls: Counter[str] = field(default_factory=Counter[str])
+    refused: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     uncaptured: str = ""  # why its launches are no graph, if they should be
     live: weakref.WeakSet[CardFrame] = field(default_factory=weakref.WeakSet, repr=False)
     threads = 1
@@ -81,15 +83,15 @@ class CardExecutable:
 
     The memory of a frame is one buffer: the planner's arena, then what kernels of one node leave to each other, the
     reports of gathers and the tables of kernels with many operands. Constants are one buffer that all frames read.
-    ``graphs`` says whether launches become CUDA graphs, ``libraries`` whether NVIDIA's libraries are called. Where one
-    refuses, now or in a run, kernels of ours are launched.
+    ``graphs`` says whether launches become CUDA graphs; of NVIDIA's ``libraries`` those with these names are called.
+    Where one refuses, now or in a run, kernels of ours are launched.
 
     Invariant: ``rows`` run in the program's order, on the stream that is current at the call; every frame has memory of
     its own, so any number of them may be in flight. Rows are replaced as a whole, and frames notice.
     """
 
     def __init__(self, plan: Plan, program: Program, loader: CardLoader, device: int, graphs: bool = True,
-                 libraries: bool = True) -> None:
+                 libraries: Collection[str] = ("cuBLASLt", "cuDNN")) -> None:
         started = time.perf_counter()
         self.plan, self.program, self.device, self.graphs = plan, program, device, graphs
         graph = plan.graph
@@ -104,10 +106,11 @@ class CardExecutable:
         self.gathers = gathers = [r.node for r in native if has_status(r)]
         self.watch = watch(device)
         state = {plan.slots.get(v) for v in self.written}
-        refused: Counter[str] = Counter()
-        products = Products(plan, device, self._place, loader.dialect.split) if libraries else None
-        groups = [(of_node, None if products is None else self._choice(of_node[0], products, state, refused))
-                  for of_node in [list(found) for _, found in groupby(rows, lambda row: id(row.node))]]
+        refused: Counter[tuple[str, str]] = Counter()
+        choosers = [make(plan, device, self._place, loader.dialect.split) for name, make in (
+            ("cuBLASLt", Products), ("cuDNN", Convolutions)) if name in libraries]
+        nodes = [list(found) for _, found in groupby(rows, lambda row: id(row.node))]
+        groups = [(of_node, self._choice(of_node[0], choosers, state, refused)) for of_node in nodes]
         chosen = [choice for _, choice in groups if choice is not None]
         scratch = max((r.kernel.shared for r in native if r.kernel is not None), default=0)
         scratch = max([scratch, *[_padded(c.workspace_bytes) + c.result_bytes for c in chosen]])
@@ -139,33 +142,33 @@ class CardExecutable:
             python_instructions=len(rows) - len(native), arena_bytes=plan.arena_size, scratch_bytes=scratch,
             frame_bytes=self.buffer_bytes, const_bytes=sum(a.nbytes for _, a in graph.consts),
             moved_bytes=sum(map(_moved, native)), flops=sum(k.flops for k in kernels),
-            compile_seconds=time.perf_counter() - started, guarded=guarded, refused=refused,
-            library=products.name if products is not None and chosen else "")
+            compile_seconds=time.perf_counter() - started, guarded=guarded, refused=refused)
         self._count()
 
-    def _choice(self, row: Instruction, products: Products, state: set[Any], refused: Counter[str]) -> Chosen | None:
+    def _choice(self, row: Instruction, choosers: Sequence[Chooser], state: set[Any],
+                refused: Counter[tuple[str, str]]) -> Chosen | None:
         """How a library does the work of a row, or None; then the reason is counted, if there might have been one."""
-        if not is_product(row.node):
+        chooser = next((c for c in choosers if c.has(row.node)), None)
+        if chooser is None:
             return None
         try:
             if changes_state(row, self.plan, state):
                 raise Refused("it changes state, if all indices are in bounds")
             with cupy().cuda.Device(self.device):
-                return products.choose(row.node)
+                return chooser.choose(row.node)
         except (Refused, RuntimeError) as error:  # or one of CuPy's
-            refused[str(error)] += 1
+            refused[chooser.kind, str(error)] += 1
             return None
 
     def _call(self, row: Instruction, chosen: Chosen, instead: Sequence[Launch | Instruction]) -> Call:
         """The call of a library in place of the launches of a row, and the launches behind it."""
-        work = chosen.product.work
         room = _padded(chosen.workspace_bytes)
-        result = Place(None, self._scratch.offset + room)
-        a, b, c, d, bias = chosen.places
-        places = (a, b, c or result, d or result, bias, self._scratch)
-        behind = tuple([self._launch(r, r.kernel, 0, False, {chosen.value: d or result})
+        scratch = Place(None, self._scratch.offset + room)
+        places = tuple([scratch if p is SCRATCH else p for p in chosen.places])
+        result = scratch if chosen.result is SCRATCH else chosen.result
+        behind = tuple([self._launch(r, r.kernel, 0, False, {chosen.value: result})
                         for r in chosen.behind if r.kernel is not None])
-        return Call(row, chosen.product, 0, 0, places, name=str(work), room=room, behind=behind,
+        return Call(row, chosen.function, 0, 0, (*places, self._scratch), chosen=chosen, room=room, behind=behind,
                     instead=tuple(instead))
 
     def _launch(self, row: Instruction, kernel: Kernel, before: int, changes: bool,
@@ -198,15 +201,18 @@ class CardExecutable:
             self._entries = [each for e in self._entries for each in (
                 e.instead if isinstance(e, Call) and e in gone else (e,))]
             self.rows = segments(self._entries)
-            self.report.refused[reason] += len(calls)
+            kinds = Counter(c.chosen.kind for c in calls)
+            for kind, count in kinds.items():
+                self.report.refused[kind, reason] += count
             self._count()
-        _log.warning("%d products of %s are computed by other kernels: %s", len(calls), self.plan.graph.name, reason)
+        _log.warning("%s of %s are computed by other kernels: %s", " and ".join(
+            f"{count} {kind}" for kind, count in kinds.items()), self.plan.graph.name, reason)
 
     def _count(self) -> None:
-        """Note what is launched."""
-        launches = with_those_behind([e for e in self._entries if isinstance(e, Launch)])
+        """Count launches and calls for the report."""
+        launches = with_behind([e for e in self._entries if isinstance(e, Launch)])
         own = [e for e in launches if e.instruction is not None]
-        self.report.calls = sum(isinstance(e, Call) for e in own)
+        self.report.calls = Counter(e.chosen.library for e in own if isinstance(e, Call))
         self.report.launches = len(own)
         self.report.kernels = len({id(e.function) for e in own if not isinstance(e, Call)})
         self.report.python_instructions = len(self._entries) - sum(isinstance(e, Launch) for e in self._entries)
@@ -273,7 +279,7 @@ class CardExecutable:
                     best = min(best, module.cuda.get_elapsed_time(start, end) * 1e-3)
                 kernel = launch.instruction.kernel
                 if isinstance(launch, Call):
-                    kernel = Kernel("cuda", launch.name, "", flops=launch.function.work.flops)
+                    kernel = Kernel("cuda", launch.chosen.name, "", flops=launch.chosen.flops)
                 assert kernel is not None
                 held = [v for v in launch.instruction.operands if v in self.plan.slots]
                 footprint = sum({self.plan.slots[v]: v.tensor.nbytes for v in held}.values())

@@ -15,7 +15,7 @@ from ..frame import LARGE, LARGE_BYTES
 from ..python_rows import PythonRows
 from .indices import REPORT_BYTES
 from .kernels import cupy
-from .launches import Call, Launch, Refused, with_those_behind
+from .launches import Call, Launch, Refused, with_behind
 
 if TYPE_CHECKING:
     from .executable import CardExecutable
@@ -293,7 +293,7 @@ class CardFrame(PythonRows):
     def _prepare(self, rows: Sequence[list[Launch] | Instruction]) -> list[list[Ready] | Instruction]:
         """The addresses of all launches; tables of addresses are written."""
         return [part if isinstance(part, Instruction) else
-                [(launch, self._addresses(launch)) for launch in with_those_behind(part)] for part in rows]
+                [(launch, self._addresses(launch)) for launch in with_behind(part)] for part in rows]
 
     def _addresses(self, launch: Launch) -> tuple[int, ...]:
         """The addresses that a launch gets, or that of its table, which is written."""

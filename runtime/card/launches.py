@@ -1,4 +1,4 @@
-"""What a card is given to do: launches of kernels, and calls of libraries, on places in the memory of a frame."""
+"""Launches of kernels and calls of libraries, on places in the memory of a frame."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -46,11 +46,11 @@ class Launch:
 class Call(Launch):
     """The call of a library for the work of a node, and launches ``behind`` it that finish the work.
 
-    ``instead`` does all of it where the library refuses: launches, or one row that Python runs. ``function`` takes the
-    addresses of the places, ``room`` bytes at the last of which it may write to, and raises ``Refused``.
+    ``instead`` does all of it where the library refuses: launches, or one row that Python runs. The function, as it was
+    ``chosen``, takes the addresses of the places, and ``room`` bytes at the last to write to; it raises ``Refused``.
     """
 
-    name: str = ""
+    chosen: Any = None
     room: int = 0
     behind: tuple[Launch, ...] = ()
     instead: tuple[Launch | Instruction, ...] = ()
@@ -60,8 +60,8 @@ class Call(Launch):
         self.function(*addresses, self.room, stream.ptr)
 
 
-def with_those_behind(launches: Iterable[Launch]) -> list[Launch]:
-    """Return launches with those that finish the work of calls."""
+def with_behind(launches: Iterable[Launch]) -> list[Launch]:
+    """Return launches, and behind calls the launches that finish their work."""
     return [each for launch in launches for each in (launch, *(launch.behind if isinstance(launch, Call) else ()))]
 
 

@@ -2,43 +2,19 @@
 from __future__ import annotations
 
 import ctypes
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kusari.ir import Arg, Call, Expr, Instruction, Lit, Node, Plan, Value
-from kusari.ir.product import Epilogue, EpilogueOperand, epilogue_of, product_of, without_batch
+from kusari.ir import Arg, Call, Expr, Lit, Node, Value
+from kusari.ir.product import Epilogue, EpilogueOperand, product_of, without_batch
 
 from . import cublaslt
+from .choice import SCRATCH, Chooser, Chosen, epilogue_in, has_root, tf32
 from .cublaslt import MOST_ALIGNMENT_BYTES, TYPES, VECTOR_BYTES, Product, Work, alignment_of
 from .kernels import cupy
 from .launches import Place, Refused
-
-_TF32 = 7  # CuPy's COMPUTE_TYPE_TF32
-
-#: From a product with an epilogue to the value that stands for the product alone, and the rows that do the rest.
-Split = Callable[[Node], "tuple[Value, tuple[Instruction, ...]] | None"]
-
-
-@dataclass(frozen=True, eq=False)
-class Chosen:
-    """A product by the library: the places of A, B, C, the result and the bias, None where that is scratch or nothing.
-
-    ``behind`` are rows that read the result as the operand ``value``.
-    """
-
-    product: Product
-    places: tuple[Place | None, ...]
-    workspace_bytes: int
-    value: Value | None = None
-    behind: tuple[Instruction, ...] = ()
-
-    @property
-    def result_bytes(self) -> int:
-        """Bytes of a result that is scratch, else 0."""
-        return self.product.work.result_bytes if self.places[3] is None else 0
 
 
 @dataclass(frozen=True)
@@ -51,33 +27,25 @@ class _Form:
     relu: bool = False
 
 
-class Products:
-    """The products of one plan on a card.
+class Products(Chooser):
+    """The products of one plan."""
 
-    ``place`` is where a value lies; ``split`` writes what follows a product.
-    """
+    kind = "products"
 
-    def __init__(self, plan: Plan, device: int, place: Callable[[Value], Place], split: Split) -> None:
-        self._plan, self._device, self._place, self._split = plan, device, place, split
-        self._inputs = len(plan.graph.inputs)
-        capability = int(cupy().cuda.Device(device).compute_capability)
-        self._most_workspace = (cublaslt.WORKSPACE_BYTES if capability >= 90 else cublaslt.WORKSPACE_BYTES_BEFORE_90)
+    def has(self, node: Node) -> bool:
+        """Whether a node is a product, with or without an epilogue."""
+        return has_root(node, frozenset(("matmul",)))
 
     @property
     def _library(self) -> cublaslt.Library:
-        found = cublaslt.library(cupy().cuda.runtime.runtimeGetVersion() // 1000)
+        found = cublaslt.library(self.cuda)
         if isinstance(found, str):
             raise Refused(found)
         return found
 
-    @property
-    def name(self) -> str:
-        """The library with its version."""
-        return f"cuBLASLt {self._library.version}"
-
     def choose(self, node: Node) -> Chosen:
         """Return how the library computes a product; raises ``Refused`` with the reason why it does not."""
-        epilogue, outer = _epilogue(node)
+        epilogue, outer = epilogue_in(node)
         root = epilogue.node
         sizes = product_of(root)
         dtype = root.output.tensor.dtype
@@ -107,71 +75,49 @@ class Products:
         addend = None if form.addend is None else outer[form.addend.value]
         bias = None if form.bias is None else outer[form.bias.value]
         result = node.outputs[0]
-        if any(self._overlap(v, result) for v in (a, b, *([] if bias is None else [bias]))) or (
-                addend is not None and self._overlap(addend, result) and self._place(addend) != self._place(result)):
+        if any(self.overlap(v, result) for v in (a, b, *([] if bias is None else [bias]))) or (
+                addend is not None and self.overlap(addend, result) and self.place(addend) != self.place(result)):
             raise Refused("the result lies where an operand is")
         return self._chosen(work, a, b, addend, result, bias)
 
     def _parts(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value], work: Work) -> Chosen:
         """The product alone, and the rows of its epilogue behind it."""
         a, b = (outer[v] for v in epilogue.node.inputs)
-        found = self._split(node)
-        if found is None or any(r.kernel is None or r.kernel.shared for r in found[1]):
-            raise Refused("its epilogue has no kernel of its own")
-        plain = [v for v, e in zip(node.outputs, epilogue.exprs, strict=True) if e == Arg(0)]
-        result = plain[0] if plain else None
-        if result is not None and any(self._overlap(v, result) for v in node.inputs):
-            raise Refused("the result lies where an operand is")
-        value, behind = found
-        return self._chosen(work, a, b, None, result, None, value, behind)
+        result, value, behind = self.parts(node, epilogue)
+        chosen = self._chosen(work, a, b, None, result, None)
+        return replace(chosen, value=value, behind=behind)
 
     def _chosen(self, work: Work, a: Value, b: Value, addend: Value | None, result: Value | None, bias: Value | None,
-                value: Value | None = None, behind: tuple[Instruction, ...] = ()) -> Chosen:
-        values = (a, b, result if addend is None else addend, result, bias)
-        places = tuple([None if v is None else self._place(v) for v in values])
+                ) -> Chosen:
         library = self._library
-        product = library.products.get((self._device, work))
+        to = SCRATCH if result is None else self.place(result)
+        places = (self.place(a), self.place(b), to if addend is None else self.place(addend), to,
+                  None if bias is None else self.place(bias))
+        product = library.products.get((self.device, work))
         if product is None:
-            product = library.products[self._device, work] = Product(library, self._device, work)
-        workspace = product.prepare(self._most_workspace, tuple([self._alignment(p) for p in places]))
+            product = library.products[self.device, work] = Product(library, self.device, work)
+        most = cublaslt.WORKSPACE_BYTES if self.capability >= 90 else cublaslt.WORKSPACE_BYTES_BEFORE_90
+        workspace = product.prepare(most, tuple([self._alignment(p) for p in places]))
         if work.relu and not self._keeps_nan(product):
             raise Refused("its ReLU makes numbers of NaN")
-        return Chosen(product, places, workspace, value, behind)
+        return Chosen(f"cuBLASLt {library.version}", self.kind, product, str(work), work.flops, places, to, workspace,
+                      work.result_bytes if result is None else 0)
 
     def _alignment(self, place: Place | None) -> int:
         """The alignment to be expected: arrays of callers are their own allocations, kept ones lie in an arena."""
-        if place is None:
+        if place is None or place is SCRATCH:
             return MOST_ALIGNMENT_BYTES
-        first = VECTOR_BYTES if place.index is not None and place.index < self._inputs else MOST_ALIGNMENT_BYTES
+        kept = place.index is not None and place.index < len(self.plan.graph.inputs)
+        first = VECTOR_BYTES if kept else MOST_ALIGNMENT_BYTES
         return min(first, alignment_of(place.offset))
-
-    def _overlap(self, a: Value, b: Value) -> bool:
-        """Whether two values share memory."""
-        first, second = self._place(a), self._place(b)
-        return (first.index == second.index and first.offset < second.offset + b.tensor.nbytes
-                and second.offset < first.offset + a.tensor.nbytes)
 
     def _keeps_nan(self, product: Product) -> bool:
         """Whether the ReLU of NaN is NaN, as everywhere else: tried once, on a product of NaN, which is waited for."""
         known = self._library.keeps_nan
-        key = self._device, product.work
+        key = self.device, product.work
         if key not in known:
             known[key] = _is_nan_kept(product)
         return known[key]
-
-
-def _epilogue(node: Node) -> tuple[Epilogue, Mapping[Value, Value]]:
-    """The product of a node with its epilogue, and the values behind those of the node's body."""
-    if node.op.name == "matmul":
-        return Epilogue(node, (Arg(0),), ()), {v: v for v in node.inputs}
-    body = node.attrs["body"]
-    return epilogue_of(body), dict(zip(body.inputs, node.inputs, strict=True))
-
-
-def is_product(node: Node) -> bool:
-    """Whether a node is a product, with or without an epilogue."""
-    return node.op.name == "matmul" or node.op.name == "fused" and any(
-        n.op.name == "matmul" for n in node.attrs["body"].nodes)
 
 
 def _form(epilogue: Epilogue, work: Work) -> _Form | None:
@@ -215,14 +161,6 @@ def _without_zero(expr: Expr) -> Expr | None:
         return None
     found = [e for e in expr.args if not (isinstance(e, Lit) and not isinstance(e.value, bool) and e.value == 0)]
     return found[0] if len(found) == 1 else None
-
-
-def tf32() -> bool:
-    """Whether CuPy multiplies in TF32, as ``CUPY_TF32=1`` asks for: what is compiled does so, too."""
-    try:
-        return cupy()._core.get_compute_type(np.dtype("float32")) == _TF32
-    except AttributeError:  # another CuPy
-        return os.environ.get("CUPY_TF32", "0") not in ("", "0")
 
 
 def _is_nan_kept(product: Product) -> bool:

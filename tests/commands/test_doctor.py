@@ -43,6 +43,7 @@ def test_with_cards(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
     for words in (r"  CuPy +14\.\S+, CUDA 12\.9, driver for CUDA up to 13\.0",
                   r"  card 0 +Stand-in, sm_90, 3\.0 of 4\.0 GiB free, runs kernels", r"  card 1 +Stand-in",
                   r"  NVRTC .*/opt/libnvrtc", r"- cuBLASLt +not found \(pip install nvidia-cublas-cu12\)",
+                  r"- cuDNN .*libcudnn.so.9, without its frontend \(pip install 'kusari\[cudnn\]'\)",
                   r"- NCCL +not found \(pip install nvidia-nccl-cu12"):
         assert re.search(words, out), words
 

@@ -22,6 +22,7 @@ from kusari.runtime.card.kernels import CardLoader, Dialect, cupy
 
 from ... import environment
 from ...backends.cuda import is_cupy_array
+from ...configuration import config
 from ...function_node import FunctionNode
 from ..compile.compile import Compiled
 from ..compile.finished import finished
@@ -85,7 +86,7 @@ class CardPlace:
             if node.op.name not in CALLED and not _is_called(node):
                 raise NoKernel(node)
         executable = CardExecutable(planned, program, loader(), self.device, environment.text("CUDA_GRAPH") != "0",
-                                    environment.text("CUDA_LIBRARIES") != "0")
+                                    _libraries())
         return Compiled(graph, planned, program, executable, time.perf_counter() - started, tuple(kept), about, self)
 
     def arguments(self, compiled: Compiled, bindings: Sequence[Any], **options: Any) -> CardArguments:
@@ -132,6 +133,13 @@ def card(device: int) -> CardPlace:
 def loader() -> CardLoader:
     """Return the kernels of this process."""
     return CardLoader(Dialect(cuda_source, guarded, noting, OPTIONS, CardGenerator(host_target()).split))
+
+
+def _libraries() -> tuple[str, ...]:
+    """The libraries that compiled functions may call."""
+    if environment.text("CUDA_LIBRARIES") == "0":
+        return ()
+    return ("cuBLASLt",) if config.use_cudnn == "never" else ("cuBLASLt", "cuDNN")
 
 
 def _write(plan: Plan) -> Program:

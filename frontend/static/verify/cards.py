@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 def line(compiled: Compiled) -> str:
     """Return the line on one program: launches, kernels, calls of libraries, and bytes of the card's memory."""
     report, place = compiled.executable.report, compiled.place
-    calls = f", {report.calls} calls of {report.library}" if report.calls else ""
+    calls = "".join(f", {count} calls of {library}" for library, count in report.calls.items())
     python = f" and {report.python_instructions} rows of Python" if report.python_instructions else ""
     graphs = "as CUDA graphs" if compiled.executable.graphs else " ".join(["one by one", report.uncaptured]).strip()
-    return (f"compiled: {compiled.graph.name}, {report.launches - report.calls} launches of {report.kernels} "
+    return (f"compiled: {compiled.graph.name}, {report.launches - report.calls.total()} launches of {report.kernels} "
             f"kernels{calls}{python} on {place}, {graphs}, {megabytes(report.frame_bytes)} of its memory for a call")
 
 
 def refused(compiled: Compiled) -> list[str]:
-    """Return why products are not computed by a library: how many for which reason."""
-    return [f"{count} products by kernels of Kusari's own: {reason}"
-            for reason, count in compiled.executable.report.refused.items()]
+    """Return why products and convolutions are not computed by a library: how many for which reason."""
+    return [f"{count} {kind} by kernels of Kusari's own: {reason}"
+            for (kind, reason), count in compiled.executable.report.refused.items()]
 
 
 def plan(compiled: Compiled) -> list[str]:
