@@ -270,13 +270,16 @@ class CardExecutable:
                 if launch.instruction is None:
                     continue
                 best = float("inf")
-                for _ in range(repeat):
-                    start, end = module.cuda.Event(), module.cuda.Event()
-                    start.record()
-                    launch.start(addresses, module.cuda.get_current_stream())
-                    end.record()
-                    end.synchronize()
-                    best = min(best, module.cuda.get_elapsed_time(start, end) * 1e-3)
+                try:
+                    for _ in range(repeat):
+                        start, end = module.cuda.Event(), module.cuda.Event()
+                        start.record()
+                        launch.start(addresses, module.cuda.get_current_stream())
+                        end.record()
+                        end.synchronize()
+                        best = min(best, module.cuda.get_elapsed_time(start, end) * 1e-3)
+                except Refused:
+                    continue
                 kernel = launch.instruction.kernel
                 if isinstance(launch, Call):
                     kernel = Kernel("cuda", launch.chosen.name, "", flops=launch.chosen.flops)

@@ -23,30 +23,30 @@ def package(name: str, major: int) -> str:
 def find(stem: str, major: int = 0) -> str | None:
     """Return the path or name of a shared library: of the packages ``nvidia-…``, a toolkit, CuPy's loader, the system.
 
-    One whose file has the number ``major``, as those of CUDA's own parts do, comes before others of its place.
+    One whose file has the number ``major``, as those of CUDA's own parts do, comes before all others.
     """
-    for place in _places(stem):
-        found = [path for path in place if _is(path, stem)]
-        if found:
-            return str(min(found, key=lambda path: (f".{major}" not in path.name and f"_{major}" not in path.name,
-                                                    path.name)))
+    found = [path for path in _places(stem) if path.name.partition(".")[0].rstrip("0123456789_-") in (
+        stem, f"lib{stem}", f"{stem}64")]
+    right = [path for path in found if f".so.{major}" in path.name or f"_{major}." in path.name]
+    if found:
+        return str((right or found)[0])
     return _by_pathfinder(stem) or ctypes.util.find_library(stem)
 
 
-def _places(stem: str) -> Iterator[list[Path]]:
+def _places(stem: str) -> Iterator[Path]:
+    """Files with that name in them, from folders in the order of their worth."""
     try:
         spec = importlib.util.find_spec("nvidia")
     except (ImportError, ValueError):
         spec = None
     kinds = ("lib", "lib/x86_64-linux-gnu", "bin", "bin/x86_64")
     folders = [Path(place) for place in (spec.submodule_search_locations or ())] if spec is not None else []
-    yield [path for folder in folders for kind in kinds for path in sorted(folder.glob(f"*/{kind}/*{stem}*"))]
+    for folder in folders:
+        for kind in kinds:
+            yield from sorted(folder.glob(f"*/{kind}/*{stem}*"))
     toolkit = Path(os.environ.get("CUDA_PATH") or os.environ.get("CUDA_HOME") or "/usr/local/cuda")
-    yield [*sorted(toolkit.glob(f"lib64/lib{stem}.so*")), *sorted(toolkit.glob(f"bin/**/{stem}*.dll"))]
-
-
-def _is(path: Path, stem: str) -> bool:
-    return path.name.partition(".")[0].rstrip("0123456789_-") in (stem, f"lib{stem}", f"{stem}64")
+    yield from sorted(toolkit.glob(f"lib64/lib{stem}.so*"))
+    yield from sorted(toolkit.glob(f"bin/**/{stem}*.dll"))
 
 
 def _by_pathfinder(stem: str) -> str | None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,14 +10,17 @@ import cupy_kernels
 import cupy_memory
 import numpy as np
 import pytest
+from card import EXAMPLES
 from cards.machines import SWEEP, Machine
 from cards.test_compiled import KEYS, STEPS, WHOLE, on_card, state_of, step_report
 from cublaslt_double import CublasLt, cublaslt
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import kusari
 import kusari.functions as F
 import kusari.links as L
-from kusari.ir import Builder, Graph, Value, tensor_type
+from kusari.ir import Builder, Graph, Value, interpret, tensor_type
 from kusari.runtime.card.cublaslt import Heuristic, Library, Product, Work, alignment_of
 from kusari.static.card.place import CardPlace
 from kusari.static.compile.memory import SPEED
@@ -170,6 +174,44 @@ def test_products_that_change_state_are_guarded_kernels(card: Machine, blas: Cub
     assert made.report.calls.total() == 1
 
 
+STEPS_BEHIND = ("bias", "addend", "column", "relu", "factor", "tanh", "square", "shown")
+
+
+@pytest.mark.slow
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.tuples(st.integers(1, 5), st.integers(1, 6), st.integers(1, 20)), st.sampled_from(((), (1,), (3,))),
+       st.booleans(), st.booleans(), st.lists(st.sampled_from(STEPS_BEHIND), max_size=4), st.integers(0, 7))
+def test_any_epilogue(card: Machine, blas: CublasLt, sizes: tuple[int, int, int], batch: tuple[int, ...], transa: bool,
+                      transb: bool, behind: list[str], trouble: int) -> None:
+    """What the library does not compute is a kernel behind it; so is what it refuses, or fails to do."""
+    m, n, k = sizes
+    blas.refuses = lambda m, n, k, epilogue: trouble == 0 or trouble == 1 and bool(epilogue)
+    blas.fails = lambda: trouble == 2
+    operands = [normal(*batch, *((k, m) if transa else (m, k))), normal(*batch, *((n, k) if transb else (k, n))),
+                normal(n), normal(*batch, m, n), normal(m, 1)]
+
+    def nodes(b: Builder, a: Value, c: Value, bias: Value, full: Value, column: Value) -> tuple[Value, ...]:
+        y = b.matmul(a, c, transa, transb)
+        shape, shown = y.shape, []
+        for step in behind:
+            if step in ("bias", "column"):
+                other = b.broadcast_to(bias if step == "bias" else column, shape)
+                y = b.call("add" if step == "bias" else "multiply", y, other)
+            elif step == "shown":
+                shown.append(y)
+            else:
+                y = {"addend": lambda y: b.call("add", full, y), "relu": lambda y: b.call("maximum", y, 0),
+                     "factor": lambda y: b.call("multiply", y, 0.5), "tanh": lambda y: b.call("tanh", y),
+                     "square": lambda y: b.call("multiply", y, y)}[step](y)
+        return *shown, y
+    made, found, _ = executable(card, nodes, operands)
+    wanted = [np.asarray(y) for y in interpret(made.plan.graph, operands, [])]
+    again = [card.host(y) for y in made.run([card.xp.asarray(a) for a in operands])]
+    for results in (found, again):
+        for y, e in zip(results, wanted, strict=True):
+            np.testing.assert_allclose(y, e, rtol=1e-4, atol=1e-4)
+
+
 def test_integers_are_cupys(card: Machine, blas: CublasLt) -> None:
     x = np.arange(12).reshape(3, 4)
     made, (found,), _ = executable(card, lambda b, x: (b.matmul(x, x, transb=True),), [x])
@@ -230,6 +272,8 @@ def test_explain_names_the_library(card: Machine, blas: CublasLt) -> None:
     training.step(3)
     assert ", 5 calls of cuBLASLt 12.9.3 on card 0" in training.report
     assert "cublasLtMatmul_bias_relu" in training.report and "of Kusari's own" not in training.report
+    blas.fails = lambda: True
+    assert "cublasLtMatmul" not in training.report, "what is not computed has no time"
 
 
 def test_without_the_library(card: Machine) -> None:
@@ -374,6 +418,16 @@ def test_arrays_that_begin_anywhere(card: Machine, blas: CublasLt, offset: int, 
     np.testing.assert_allclose(card.host(found), x @ W.T + b, rtol=1e-4, atol=1e-5)
     refused = {"the bias is aligned to 4 bytes only": 1} if needs == 4 else {}
     assert reasons(made) == refused and made.report.calls.total() == (not refused)
+
+
+def test_pickled_models_train_on(card: Machine, blas: CublasLt) -> None:
+    training = Training(card)
+    training.step(3)
+    training.model, training.expected = (pickle.loads(pickle.dumps(m)) for m in (training.model, training.expected))
+    training.updaters = [kusari.optimizers.SGD(0.1).setup(m) for m in (training.model, training.expected)]
+    before = len(blas.made)
+    training.step(4)
+    assert len(blas.made) > before
 
 
 def test_frames_in_flight_have_workspaces_of_their_own(card: Machine, blas: CublasLt) -> None:

@@ -40,7 +40,8 @@ def test_packages_of_cuda_12_and_13(nowhere: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(libraries.importlib.util, "find_spec", lambda name: Spec if name == "nvidia" else None)
     touch(nowhere / "nvidia/cublas/lib", "libcublas.so.12", "libcublasLt.so.12")
     touch(nowhere / "nvidia/cu13/lib", "libcublas.so.13", "libcublasLt.so.13")
-    touch(nowhere / "lib64", f"libcublasLt.so.{major}")  # of a toolkit
+    touch(nowhere / "lib64", f"libcublasLt.so.{major}", "libcublasLt.so.14")  # of a toolkit
+    assert find("cublasLt", 14) == str(nowhere / "lib64" / "libcublasLt.so.14")
     assert find("cublasLt", major) == str(nowhere / "nvidia" / folder / f"libcublasLt.so.{major}")
 
 
