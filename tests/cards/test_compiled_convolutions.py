@@ -141,6 +141,62 @@ def test_tf32_lets_tensor_cores_compute(card: Machine, dnn: Cudnn, monkeypatch: 
     assert dnn.made and not any("TENSOR_CORE" in call["notes"] for call in dnn.made)
 
 
+def test_streams_of_the_caller(card: Machine, dnn: Cudnn) -> None:
+    function = kusari.static_graph(lambda x, W: F.relu(F.convolution_2d(x, W)))
+    sent = card.xp.asarray(x), card.xp.asarray(W)
+    with kusari.no_backprop_mode():
+        expected = card.host(F.relu(F.convolution_2d(*sent)).array)
+        for _ in range(5):
+            with card.xp.cuda.Stream(non_blocking=True) as stream:
+                y = function(*sent)
+            stream.synchronize()
+            np.testing.assert_allclose(card.host(y.array), expected, rtol=1e-4, atol=1e-5)
+    assert len(dnn.made) >= 2
+
+
+def test_each_card_has_its_handle_and_plans(two_cards: Machine) -> None:
+    if not two_cards.simulated:
+        pytest.skip("of the stand-in")
+    with cudnn() as dnn:
+        function = kusari.static_graph(lambda x, W: F.convolution_2d(x, W))
+        for device in (0, 1, 0, 1):
+            with two_cards.xp.cuda.Device(device), kusari.no_backprop_mode():
+                sent = two_cards.xp.asarray(x), two_cards.xp.asarray(W)
+                expected = F.convolution_2d(*sent).array
+                for _ in range(3):
+                    y = function(*sent)
+            np.testing.assert_allclose(two_cards.host(y.array), two_cards.host(expected), rtol=1e-4, atol=1e-5)
+        assert sorted(dnn.devices.values()) == [0, 1]
+
+
+def test_arrays_that_cudnn_cannot_read(card: Machine, dnn: Cudnn) -> None:
+    """Parameters lie anywhere: those that are not aligned are read by kernels of ours."""
+    class Filter(kusari.Chain):
+        def __init__(self) -> None:
+            super().__init__()
+            with self.init_scope():
+                self.W = kusari.Parameter(W.copy())
+
+        @kusari.static_graph
+        def forward(self, x: Any) -> Any:
+            return F.convolution_2d(x, self.W)
+
+    model = Filter()
+    model.to_device("@cupy:0")
+    memory = card.xp.zeros(W.size + 80, "f")
+    start = -(memory.data.ptr // 4) % 64 + 1
+    memory[start:start + W.size] = card.xp.asarray(W.ravel())
+    model.W.array = memory[start:start + W.size].reshape(W.shape)
+    given = card.xp.asarray(x)
+    with kusari.no_backprop_mode():
+        for _ in range(4):
+            y = model.forward(given)
+        with kusari.using_config("use_static_graph", False):
+            expected = card.host(model.forward(given).array)
+    np.testing.assert_allclose(card.host(y.array), expected, rtol=1e-4, atol=1e-5)
+    assert not dnn.made and "an array is not aligned to 16 bytes" in str(model.static.explain())
+
+
 def test_zeros_behind_an_axis() -> None:
     def of(size: int, out: int, kernel: int, stride: int, pad: int, dilate: int = 1) -> Any:
         return paddings(Windows((size,), (out,), (kernel,), (stride,), (pad,), (dilate,)))
