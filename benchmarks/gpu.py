@@ -32,6 +32,7 @@ from kusari.backends import cuda
 from kusari.commands.bench import positive
 from kusari.commands.models import MODELS
 from kusari.errors import DeviceError
+from kusari.runtime.card import cublaslt, cudnn
 
 HERE = Path(__file__).resolve().parent
 WORKER = HERE / "peers" / "worker.py"
@@ -242,7 +243,17 @@ def card_of() -> str:
     device = cuda.cupy.cuda.Device(0)
     return (f"{properties['name'].decode()} (sm_{device.compute_capability}, "
             f"{properties['totalGlobalMem'] / 2**30:.0f} GiB), CUDA {runtime.runtimeGetVersion()}, driver for CUDA "
-            f"{runtime.driverGetVersion()}, CuPy {cuda.cupy.__version__}, Python {sys.version.split()[0]}.")
+            f"{runtime.driverGetVersion()}, CuPy {cuda.cupy.__version__}, Python {sys.version.split()[0]}.\n\n"
+            f"Compiled functions call {' and '.join(libraries_of(runtime.runtimeGetVersion() // 1000))}.")
+
+
+def libraries_of(major: int) -> list[str]:
+    """The libraries that compiled functions call, with versions, or why they do not."""
+    found = {"cuBLASLt": cublaslt.library(major), "cuDNN": cudnn.library(major)}
+    if os.environ.get("KUSARI_CUDA_LIBRARIES") == "0":
+        return ["no libraries (KUSARI_CUDA_LIBRARIES=0)"]
+    return [f"no {name} ({library})" if isinstance(library, str) else f"{name} {library.version}"
+            for name, library in found.items()]
 
 
 def installed(name: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.machinery
 import inspect
 import json
+import os
 import sys
 import threading
 import types
@@ -22,6 +23,7 @@ from typing import Any
 
 import cupy_elementwise
 import cupy_kernels
+import cupy_libraries
 import cupy_memory
 import cupy_streams
 import numpy as np
@@ -441,6 +443,7 @@ def _modules() -> Any:
     own["lib"] = Module("cupy.lib", stride_tricks=Module("cupy.lib.stride_tricks", np.lib.stride_tricks))
     scatter = {"scatter_add": lambda a, slices, value: a.scatter_add(slices, value),
                "rsqrt": lambda x, out=None: ndarray.of(1 / np.sqrt(x._host))}
+    own["_core"] = types.SimpleNamespace(get_compute_type=lambda dtype: 7 if os.environ.get("CUPY_TF32") == "1" else 1)
     return Module("cupy", np, ndarray=ndarray, ufunc=UFunc, cuda=cuda, copyto=_copyto, asnumpy=_asnumpy,
                   __version__=API["version"], fuse=lambda *args, **kwargs: args[0],
                   get_default_memory_pool=lambda: cupy_memory.pool, RawKernel=cupy_kernels.RawKernel,
@@ -467,7 +470,7 @@ def cupy(devices: int = 1) -> Iterator[Any]:
         for name in cuda._lazy():
             vars(cuda).pop(name, None)
         get_backend("cuda")._devices.clear()
-    with _turn:
+    with _turn, cupy_libraries.only():
         cupy_streams.count, state.device = devices, 0
         state.streams.clear()
         cupy_memory.reset()

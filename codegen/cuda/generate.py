@@ -4,9 +4,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
-from kusari.ir import DType, Graph, Instruction, Kernel, Node, TensorType, Value, structure
+from kusari.ir import FUSED, DType, Graph, Instruction, Kernel, Node, TensorType, Value, structure
 from kusari.ir.nest import Nest
-from kusari.ir.product import Epilogue
+from kusari.ir.product import ROOTS, Epilogue
 
 from ..contractions import ConvSpec, GemmSpec
 from ..generate import Generator, reads_and_writes
@@ -59,3 +59,23 @@ class CardGenerator(Generator):
         operands = reads_and_writes(node, epilogue, outer)
         return tuple(Instruction(self._deferred(f"{i} {spec!r}", "cuda.contraction.conv", "conv_kernel", spec, i),
                                  operands, node) for i in range(conv.shape_of(spec).kernels))
+
+    def split(self, node: Node) -> tuple[Value, tuple[Instruction, ...]] | None:
+        """Return a value that stands for the product or convolution of a node alone, and rows that do the rest.
+
+        The rows write all results of the node but that value; None if there is no kernel for them.
+        """
+        body: Graph = node.attrs["body"]
+        root, = (n for n in body.nodes if n.op.name in ROOTS)
+        alone = Value(root.output.type)
+        outer = {**dict(zip(body.inputs, node.inputs, strict=True)), root.output: alone}
+        rest = tuple(n for n in body.nodes if n is not root)
+        results = {v: y for v, y in zip(body.outputs, node.outputs, strict=True) if v is not root.output}
+        if not results:
+            return alone, ()
+        made = {v for n in rest for v in n.outputs}
+        read = dict.fromkeys(v for n in rest for v in n.inputs if v not in made)
+        inner = Graph("body", tuple(read), (), (), rest, tuple(results))
+        behind = Node(FUSED, tuple([outer[v] for v in read]), tuple(results.values()), {"body": inner}, node.where)
+        rows = self._nest(behind, inner)
+        return None if rows is None else (alone, rows)

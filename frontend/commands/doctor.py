@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ctypes.util
 import importlib
 import importlib.metadata
 import importlib.util
@@ -147,7 +146,7 @@ def card() -> Iterator[Finding]:
         yield Finding("driver", driver.read_text(encoding="utf-8").splitlines()[0].removeprefix("NVRM version: "))
     if importlib.util.find_spec("cupy") is None:
         yield Finding("CuPy", "not installed: no graphics cards",
-                      "pip install 'kusari[gpu]'; for CUDA 13 pip install cupy-cuda13x")
+                      "pip install 'kusari[gpu]'; for CUDA 13 'kusari[gpu13]'")
         return
     cupy: Any = importlib.import_module("cupy")
     try:
@@ -188,28 +187,24 @@ LIBRARIES = (("NVRTC", "nvrtc", "nvidia-cuda-nvrtc"), ("cuBLASLt", "cublasLt", "
 
 def libraries(major: int) -> Iterator[Finding]:
     """NVIDIA's libraries, for a version of CUDA."""
-    for name, stem, package in LIBRARIES:
-        found = library(stem)
-        whole = f"{package}-cu{major}"
+    from kusari.runtime.card.libraries import package
+    for name, stem, short in LIBRARIES:
+        found = library(stem, major)
+        whole = package(short, major)
         text = f"{version(whole) or ''} {found}".strip() if found else "not found"
+        if stem == "cudnn":  # is called through its frontend
+            frontend = version("nvidia-cudnn-frontend")
+            text += f", frontend {frontend}" if frontend else ", without its frontend"
+            extra = "cudnn" if major < 13 else "cudnn13"
+            yield Finding(name, text, "" if found and frontend else f"pip install 'kusari[{extra}]'")
+            continue
         yield Finding(name, text, "" if found else f"pip install {whole}")
 
 
-def library(stem: str) -> str | None:
-    """The path or name of a shared library: of the packages ``nvidia-…``, of a toolkit, or the system's."""
-    try:
-        spec = importlib.util.find_spec("nvidia")
-    except (ImportError, ValueError):
-        spec = None
-    folders = [Path(place) for place in (spec.submodule_search_locations or ())] if spec is not None else []
-    patterns = [(folder, f"*/{kind}/*{stem}*") for folder in folders for kind in ("lib", "lib/x86_64-linux-gnu", "bin")]
-    toolkit = os.environ.get("CUDA_PATH") or os.environ.get("CUDA_HOME") or "/usr/local/cuda"
-    patterns += [(Path(toolkit), f"lib64/lib{stem}.so*"), (Path(toolkit), f"bin/{stem}*.dll")]
-    for folder, pattern in patterns:
-        for path in sorted(folder.glob(pattern)):
-            if path.name.partition(".")[0].rstrip("0123456789_-") in (stem, f"lib{stem}", f"{stem}64"):
-                return str(path)
-    return ctypes.util.find_library(stem)
+def library(stem: str, major: int) -> str | None:
+    """The path or name of a shared library."""
+    from kusari.runtime.card.libraries import find
+    return find(stem, major)
 
 
 def extras() -> Iterator[Finding]:

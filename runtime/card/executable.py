@@ -1,45 +1,41 @@
 """Executables of a card: programs whose kernels are launched through CuPy, with frames to run them in."""
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
 
-from kusari.ir import Arena, Instruction, Node, Plan, Program, TensorType, Value
+from kusari.ir import Arena, Instruction, Kernel, Node, Plan, Program, TensorType, Value
 
 from ..executable import LEAST_SECONDS, Measured, changes_state, has_status, is_free
-from .frame import CardFrame, Place
+from .choice import SCRATCH, Chooser, Chosen
+from .convolutions import Convolutions
+from .frame import CardFrame
 from .indices import REPORT_BYTES, watch
 from .kernels import CardLoader, cupy
+from .launches import Call, Launch, Place, Refused, segments, with_behind
+from .products import Products
 
 PLACE_BYTES = 256  # of which places in a frame's memory are multiples
 
-
-@dataclass(frozen=True, eq=False)
-class Launch:
-    """One launch of a kernel: its operands as places, which are the kernel's parameters or the entries of its table.
-
-    Its last parameter is ``more``: the reports of the run or the flag of the card, of a kernel that does nothing where
-    an index was out of bounds, or notes that. Only the last is no ``instruction``.
-    """
-
-    instruction: Instruction | None
-    function: Any
-    blocks: int
-    threads: int
-    places: tuple[Place, ...]
-    table: Place | None
-    more: Literal["", "reports", "flag"]
+_log = logging.getLogger("kusari.static")
 
 
 @dataclass
 class CardReport:
-    """The contents of an executable and what it takes: launches and bytes of the card's memory."""
+    """The contents of an executable and what it takes: launches and bytes of the card's memory.
+
+    ``calls`` of libraries are among the launches; ``refused`` counts, by the kind of node and the reason, others that
+    might have been some.
+    """
 
     device: int
     instructions: int
@@ -54,6 +50,8 @@ class CardReport:
     flops: int
     compile_seconds: float
     guarded: int
+    calls: Counter[str] = field(default_factory=Counter[str])
+    refused: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     uncaptured: str = ""  # why its launches are no graph, if they should be
     live: weakref.WeakSet[CardFrame] = field(default_factory=weakref.WeakSet, repr=False)
     threads = 1
@@ -85,13 +83,15 @@ class CardExecutable:
 
     The memory of a frame is one buffer: the planner's arena, then what kernels of one node leave to each other, the
     reports of gathers and the tables of kernels with many operands. Constants are one buffer that all frames read.
-    ``graphs`` says whether launches become CUDA graphs.
+    ``graphs`` says whether launches become CUDA graphs; of NVIDIA's ``libraries`` those with these names are called.
+    Where one refuses, now or in a run, kernels of ours are launched.
 
-    Invariant: rows run in the program's order, on the stream that is current at the call; every frame has memory of its
-    own, so any number of them may be in flight.
+    Invariant: ``rows`` run in the program's order, on the stream that is current at the call; every frame has memory of
+    its own, so any number of them may be in flight. Rows are replaced as a whole, and frames notice.
     """
 
-    def __init__(self, plan: Plan, program: Program, loader: CardLoader, device: int, graphs: bool = True) -> None:
+    def __init__(self, plan: Plan, program: Program, loader: CardLoader, device: int, graphs: bool = True,
+                 libraries: Collection[str] = ("cuBLASLt", "cuDNN")) -> None:
         started = time.perf_counter()
         self.plan, self.program, self.device, self.graphs = plan, program, device, graphs
         graph = plan.graph
@@ -99,59 +99,85 @@ class CardExecutable:
         self.written = frozenset(v for n in graph.nodes if n.op.writes for v in n.inputs[:1])
         #: The inputs that lie in the arena.
         self.copied = frozenset(i for i, v in enumerate(plan.externals) if isinstance(plan.slots.get(v), Arena))
+        self._loader = loader
+        self._lock = threading.Lock()
         rows = [r for r in program.instructions if r.kernel is not None or not is_free(r.node, plan)]
         native = [r for r in rows if r.kernel is not None]
-        scratch = max((r.kernel.shared for r in native if r.kernel is not None), default=0)
-        gathers = [r.node for r in native if has_status(r)]
-        self.gathers = gathers
+        self.gathers = gathers = [r.node for r in native if has_status(r)]
         self.watch = watch(device)
+        state = {plan.slots.get(v) for v in self.written}
+        refused: Counter[tuple[str, str]] = Counter()
+        choosers = [make(plan, device, self._place, loader.dialect.split) for name, make in (
+            ("cuBLASLt", Products), ("cuDNN", Convolutions)) if name in libraries]
+        nodes = [list(found) for _, found in groupby(rows, lambda row: id(row.node))]
+        groups = [(of_node, self._choice(of_node[0], choosers, state, refused)) for of_node in nodes]
+        chosen = [choice for _, choice in groups if choice is not None]
+        scratch = max((r.kernel.shared for r in native if r.kernel is not None), default=0)
+        scratch = max([scratch, *[_padded(c.workspace_bytes) + c.result_bytes for c in chosen]])
         self._scratch = Place(None, _padded(plan.arena_size))
         self.report_place = Place(None, self._scratch.offset + _padded(scratch))
         self._end = self.report_place.offset + _padded(REPORT_BYTES * len(gathers))
-        self.rows: list[list[Launch] | Instruction] = []  # launches one after the other, or a row of Python's
-        state = {plan.slots.get(v) for v in self.written}
+        entries: list[Launch | Instruction] = []
         seen = guarded = 0
-        for row in rows:
-            if row.kernel is None:
-                self.rows.append(row)
-                continue
-            if not self.rows or isinstance(self.rows[-1], Instruction):
-                self.rows.append(list[Launch]())
-            here = self.rows[-1]
-            assert not isinstance(here, Instruction)
-            changes = changes_state(row, plan, state)
-            here.append(self._launch(row, loader, seen, len(gathers), changes))
-            seen += has_status(row)
-            guarded += changes
+        for of_node, choice in groups:
+            own: list[Launch | Instruction] = []
+            for row in of_node:
+                changes = row.kernel is not None and changes_state(row, plan, state)
+                own.append(row if row.kernel is None else self._launch(row, row.kernel, seen, changes))
+                seen += has_status(row)
+                guarded += changes
+            entries += own if choice is None else [self._call(of_node[0], choice, own)]
         if gathers:
-            self._note(loader, len(gathers))
+            kernel = loader.dialect.noting(len(gathers))
+            entries.append(Launch(None, loader.function(kernel), 1, 1, (self.report_place,), None, "flag"))
+        self._entries = entries
+        self.rows = segments(entries)  # launches one after the other, or a row of Python's
         self.buffer_bytes = self._end
         with cupy().cuda.Device(device):
             self.consts = self._constants()
         self._free: list[CardFrame] = []
-        self._lock = threading.Lock()
         kernels = [r.kernel for r in native if r.kernel is not None]
         self.report = CardReport(
             device=device, instructions=len(rows), kernels=len(program.kernels), launches=len(native),
             python_instructions=len(rows) - len(native), arena_bytes=plan.arena_size, scratch_bytes=scratch,
             frame_bytes=self.buffer_bytes, const_bytes=sum(a.nbytes for _, a in graph.consts),
             moved_bytes=sum(map(_moved, native)), flops=sum(k.flops for k in kernels),
-            compile_seconds=time.perf_counter() - started, guarded=guarded)
+            compile_seconds=time.perf_counter() - started, guarded=guarded, refused=refused)
+        self._count()
 
-    def _note(self, loader: CardLoader, gathers: int) -> None:
-        """Append the launch that notes, for other runs, that an index was out of bounds."""
-        kernel = loader.dialect.noting(gathers)
-        rows = self.rows[-1]
-        if isinstance(rows, Instruction):
-            rows = list[Launch]()
-            self.rows.append(rows)
-        rows.append(Launch(None, loader.function(kernel), 1, 1, (self.report_place,), None, "flag"))
+    def _choice(self, row: Instruction, choosers: Sequence[Chooser], state: set[Any],
+                refused: Counter[tuple[str, str]]) -> Chosen | None:
+        """How a library does the work of a row, or None; then the reason is counted, if there might have been one."""
+        chooser = next((c for c in choosers if c.has(row.node)), None)
+        if chooser is None:
+            return None
+        try:
+            if changes_state(row, self.plan, state):
+                raise Refused("it changes state, if all indices are in bounds")
+            with cupy().cuda.Device(self.device):
+                return chooser.choose(row.node)
+        except (Refused, RuntimeError) as error:  # or one of CuPy's
+            refused[chooser.kind, str(error)] += 1
+            return None
 
-    def _launch(self, row: Instruction, loader: CardLoader, before: int, gathers: int, changes: bool) -> Launch:
-        """The launch of a row behind so many gathers of all; one that ``changes`` state is guarded."""
-        kernel = row.kernel
-        assert kernel is not None
-        places = [self._place(v) for v in row.operands]
+    def _call(self, row: Instruction, chosen: Chosen, instead: Sequence[Launch | Instruction]) -> Call:
+        """The call of a library in place of the launches of a row, and the launches behind it."""
+        room = _padded(chosen.workspace_bytes)
+        scratch = Place(None, self._scratch.offset + room)
+        places = tuple([scratch if p is SCRATCH else p for p in chosen.places])
+        result = scratch if chosen.result is SCRATCH else chosen.result
+        behind = tuple([self._launch(r, r.kernel, 0, False, {chosen.value: result})
+                        for r in chosen.behind if r.kernel is not None])
+        return Call(row, chosen.function, 0, 0, (*places, self._scratch), chosen=chosen, room=room, behind=behind,
+                    instead=tuple(instead))
+
+    def _launch(self, row: Instruction, kernel: Kernel, before: int, changes: bool,
+                elsewhere: Mapping[Value | None, Place] | None = None) -> Launch:
+        """The launch of a row behind so many gathers; one that ``changes`` state is guarded.
+
+        Values that the plan does not have lie ``elsewhere``.
+        """
+        places = [elsewhere[v] if elsewhere and v in elsewhere else self._place(v) for v in row.operands]
         if has_status(row):
             places.append(Place(None, self.report_place.offset + REPORT_BYTES * before))
         if kernel.shared:
@@ -161,9 +187,35 @@ class CardExecutable:
             table = Place(None, self._end)
             self._end += _padded(8 * len(places))
         more: Literal["", "reports", "flag"] = "" if not changes else "reports" if before else "flag"
-        guards = {"": 0, "reports": gathers, "flag": 1}[more]
-        return Launch(row, loader.function(kernel, guards), kernel.facts.blocks, kernel.facts.threads, tuple(places),
-                      table, more)
+        guards = {"": 0, "reports": len(self.gathers), "flag": 1}[more]
+        return Launch(row, self._loader.function(kernel, guards), kernel.facts.blocks, kernel.facts.threads,
+                      tuple(places), table, more)
+
+    def refuse(self, call: Call | None, reason: str) -> None:
+        """Do the work of a call by kernels of ours from the next run on; without a call, that of all calls."""
+        with self._lock:
+            calls = [e for e in self._entries if isinstance(e, Call) and (e is call or call is None)]
+            if not calls:
+                return
+            gone = set(calls)
+            self._entries = [each for e in self._entries for each in (
+                e.instead if isinstance(e, Call) and e in gone else (e,))]
+            self.rows = segments(self._entries)
+            kinds = Counter(c.chosen.kind for c in calls)
+            for kind, count in kinds.items():
+                self.report.refused[kind, reason] += count
+            self._count()
+        _log.warning("%s of %s are computed by other kernels: %s", " and ".join(
+            f"{count} {kind}" for kind, count in kinds.items()), self.plan.graph.name, reason)
+
+    def _count(self) -> None:
+        """Count launches and calls for the report."""
+        launches = with_behind([e for e in self._entries if isinstance(e, Launch)])
+        own = [e for e in launches if e.instruction is not None]
+        self.report.calls = Counter(e.chosen.library for e in own if isinstance(e, Call))
+        self.report.launches = len(own)
+        self.report.kernels = len({id(e.function) for e in own if not isinstance(e, Call)})
+        self.report.python_instructions = len(self._entries) - sum(isinstance(e, Launch) for e in self._entries)
 
     def _place(self, value: Value) -> Place:
         slot = self.plan.slots[value]
@@ -218,16 +270,22 @@ class CardExecutable:
                 if launch.instruction is None:
                     continue
                 best = float("inf")
-                for _ in range(repeat):
-                    start, end = module.cuda.Event(), module.cuda.Event()
-                    start.record()
-                    launch.function((launch.blocks,), (launch.threads,), addresses)
-                    end.record()
-                    end.synchronize()
-                    best = min(best, module.cuda.get_elapsed_time(start, end) * 1e-3)
+                try:
+                    for _ in range(repeat):
+                        start, end = module.cuda.Event(), module.cuda.Event()
+                        start.record()
+                        launch.start(addresses, module.cuda.get_current_stream())
+                        end.record()
+                        end.synchronize()
+                        best = min(best, module.cuda.get_elapsed_time(start, end) * 1e-3)
+                except Refused:
+                    continue
                 kernel = launch.instruction.kernel
+                if isinstance(launch, Call):
+                    kernel = Kernel("cuda", launch.chosen.name, "", flops=launch.chosen.flops)
                 assert kernel is not None
-                footprint = sum({self.plan.slots[v]: v.tensor.nbytes for v in launch.instruction.operands}.values())
+                held = [v for v in launch.instruction.operands if v in self.plan.slots]
+                footprint = sum({self.plan.slots[v]: v.tensor.nbytes for v in held}.values())
                 found.append(Measured(launch.instruction, kernel, launch.threads, max(LEAST_SECONDS, best), footprint))
             frame.close()
         return found

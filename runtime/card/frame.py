@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,19 +15,14 @@ from ..frame import LARGE, LARGE_BYTES
 from ..python_rows import PythonRows
 from .indices import REPORT_BYTES
 from .kernels import cupy
+from .launches import Call, Launch, Refused, with_behind
 
 if TYPE_CHECKING:
-    from .executable import CardExecutable, Launch
+    from .executable import CardExecutable
 
 CAPTURED_ROUNDS = 8  # after which arrays move too often for graphs
 
-
-@dataclass(frozen=True)
-class Place:
-    """A place in the card's memory: ``offset`` bytes into external number ``index``, None for the frame's memory."""
-
-    index: int | None
-    offset: int
+Ready = tuple[Launch, tuple[int, ...]]  # with the addresses that it gets
 
 
 class CardFrame(PythonRows):
@@ -56,7 +51,8 @@ class CardFrame(PythonRows):
             self.memory = self._new(lambda: module.cuda.alloc(max(1, executable.buffer_bytes)),
                                     executable.buffer_bytes, "frames")
         LARGE.made += executable.buffer_bytes >= LARGE_BYTES
-        self._launches: list[list[tuple[Launch, tuple[int, ...]]] | Instruction] | None = None
+        self._rows: Any = None  # of the executable, of which launches were prepared
+        self._launches: list[list[Ready] | Instruction] | None = None
         self._graphs: list[Any] | None = None
         self._captures = 0
         self._capture_stream: Any = None
@@ -195,10 +191,14 @@ class CardFrame(PythonRows):
             return stream
 
     def _run_rows(self, stream: Any) -> None:
+        own = self.executable
+        if self._rows is not own.rows:  # a library has refused something
+            self._moved()
         launches = self._launches
         if launches is None:
-            launches = self._launches = self._prepare()
-        elif self._graphs is None and self.executable.graphs and self._captures < CAPTURED_ROUNDS:
+            self._rows = own.rows
+            launches = self._launches = self._prepare(self._rows)
+        elif self._graphs is None and own.graphs and self._captures < CAPTURED_ROUNDS:
             self._graphs = self._capture(launches)
         first = True
         for number, rows in enumerate(launches):
@@ -208,15 +208,39 @@ class CardFrame(PythonRows):
                 self._graphs[number].launch(stream)
                 first = False
             else:
-                self._launch(rows, first, stream)
+                self._launch(rows, first, stream, self._instead)
                 first = False
 
-    def _launch(self, rows: Sequence[tuple[Launch, tuple[int, ...]]], first: bool, stream: Any) -> None:
+    def _launch(self, rows: Sequence[Ready], first: bool, stream: Any, refused: Callable[[Call, Refused], None],
+                ) -> None:
         own = self.executable
         if first and own.gathers:
             (self.memory + own.report_place.offset).memset_async(0, REPORT_BYTES * len(own.gathers), stream)
+        skipped = 0
         for launch, addresses in rows:
-            launch.function((launch.blocks,), (launch.threads,), addresses)
+            if skipped:
+                skipped -= 1
+                continue
+            try:
+                launch.start(addresses, stream)
+            except Refused as error:
+                assert isinstance(launch, Call)
+                refused(launch, error)
+                skipped = len(launch.behind)
+
+    def _instead(self, call: Call, error: Refused) -> None:
+        """Do the work of a call, and of what is behind it, without the library: now, and in all later runs."""
+        self.executable.refuse(call, str(error))
+        for other in call.instead:
+            if isinstance(other, Instruction):
+                self.python(other)
+            else:
+                other.start(self._addresses(other), self._stream)
+
+    def _uncapturable(self, call: Call, error: Refused) -> None:
+        """Let a capture fail, and the next one do without a call: Python might have to do its work."""
+        self.executable.refuse(call, f"in a graph: {error}")
+        raise error
 
     def _capture(self, launches: Sequence[Any]) -> list[Any] | None:
         """Return the launches as graphs, one for each row of launches; None if that cannot be."""
@@ -234,13 +258,22 @@ class CardFrame(PythonRows):
                         continue
                     stream.begin_capture()
                     try:
-                        self._launch(rows, first, stream)
-                    finally:
-                        graphs.append(stream.end_capture())
+                        self._launch(rows, first, stream, self._uncapturable)
+                    except BaseException as error:
+                        with suppress(RuntimeError):  # the graph is of no use
+                            stream.end_capture()
+                        if isinstance(error, Refused):
+                            return None
+                        raise
+                    graphs.append(stream.end_capture())
                     first = False
         except RuntimeError as error:  # a driver that cannot: launches do the same
-            self.executable.graphs = False
-            self.executable.report.uncaptured = str(error)
+            own = self.executable
+            if own.report.calls:  # perhaps they can without the library's
+                own.refuse(None, f"its calls cannot be part of a graph: {error}")
+            else:
+                own.graphs = False
+                own.report.uncaptured = str(error)
             return None
         return graphs
 
@@ -252,31 +285,33 @@ class CardFrame(PythonRows):
                 self.bound[index] = self._module.zeros(value.shape, value.tensor.dtype)
         self._moved()
 
-    def native_launches(self) -> list[tuple[Launch, tuple[int, ...]]]:
+    def native_launches(self) -> list[Ready]:
         """All launches, with the addresses that they get."""
-        return [row for rows in self._prepare() if not isinstance(rows, Instruction) for row in rows]
+        return [row for rows in self._prepare(self.executable.rows) if not isinstance(rows, Instruction)
+                for row in rows]
 
-    def _prepare(self) -> list[Any]:
+    def _prepare(self, rows: Sequence[list[Launch] | Instruction]) -> list[list[Ready] | Instruction]:
         """The addresses of all launches; tables of addresses are written."""
-        own = self.memory.ptr
-        bases = [0 if a is None else a.data.ptr for a in self.bound]
-        more = {"reports": own + self.executable.report_place.offset, "flag": self.executable.watch.flag.data.ptr}
-        found: list[Any] = []
-        for rows in self.executable.rows:
-            if isinstance(rows, Instruction):
-                found.append(rows)
-                continue
-            here: list[tuple[Launch, tuple[int, ...]]] = []
-            for launch in rows:
-                addresses = tuple([(own if p.index is None else bases[p.index]) + p.offset for p in launch.places])
-                if launch.table is not None:
-                    table = np.array(addresses, np.uint64)
-                    (self.memory + launch.table.offset).copy_from_host(
-                        _pointer(table), table.nbytes)  # once for all runs: it waits
-                    addresses = (own + launch.table.offset,)
-                here.append((launch, (*addresses, more[launch.more]) if launch.more else addresses))
-            found.append(here)
-        return found
+        return [part if isinstance(part, Instruction) else
+                [(launch, self._addresses(launch)) for launch in with_behind(part)] for part in rows]
+
+    def _addresses(self, launch: Launch) -> tuple[int, ...]:
+        """The addresses that a launch gets, or that of its table, which is written."""
+        own, base = self.executable, self.memory.ptr
+        addresses = tuple([0 if p is None else p.offset + (base if p.index is None else self._base(p.index))
+                           for p in launch.places])
+        if launch.table is not None:
+            table = np.array(addresses, np.uint64)
+            (self.memory + launch.table.offset).copy_from_host(
+                _pointer(table), table.nbytes)  # once for all runs: it waits
+            addresses = (base + launch.table.offset,)
+        if launch.more:
+            return *addresses, base + own.report_place.offset if launch.more == "reports" else own.watch.flag.data.ptr
+        return addresses
+
+    def _base(self, index: int) -> int:
+        array = self.bound[index]
+        return 0 if array is None else array.data.ptr
 
     def _moved(self) -> None:
         """Let the next run look up addresses anew."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from kusari.ir import Kernel
+from kusari.ir import Instruction, Kernel, Node, Value
 
 
 def cupy() -> Any:
@@ -20,13 +20,15 @@ class Dialect:
     """The language of kernels: the ``source`` of a text, ``guarded`` texts, and options of the compiler.
 
     A guarded text has one parameter more, the reports of so many gathers, and does nothing if one of them has found an
-    index out of bounds. The kernel ``noting`` so many reports sets a flag, its second parameter.
+    index out of bounds. The kernel ``noting`` so many reports sets a flag, its second parameter. ``split`` returns,
+    for a node with an epilogue, a value that stands for its product or convolution alone, and rows that do the rest.
     """
 
     source: Callable[[str], str]
     guarded: Callable[[Kernel, int], str]
     noting: Callable[[int], Kernel]
     options: tuple[str, ...]
+    split: Callable[[Node], tuple[Value, tuple[Instruction, ...]] | None]
 
 
 @dataclass

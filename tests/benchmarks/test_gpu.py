@@ -88,6 +88,7 @@ def test_a_whole_report(gpu: Any, tmp_path: Path) -> None:
     assert code == 0
     assert machine.done == ["tests", "prepare", "card kusari mnist_mlp", "card torch mnist_mlp", "card jax mnist_mlp",
                             "card torch mnist_mlp", "prepare", "card kusari gpt", "card torch gpt", "card torch gpt"]
+    assert "Compiled functions call no cuBLASLt (cuBLASLt was not found (pip install nvidia-cublas-cu12)) and" in text
     assert "Stand-in (sm_90, 4 GiB), CUDA 12090" in text and "Marked `gpu`: 1 passed." in text
     assert "| mnist_mlp | train | kusari eager " in text and "**1.50** (1.50–1.50)" in text
     assert "- jax on mnist_mlp, infer:jit: `RuntimeError: out of memory`" in text

@@ -36,13 +36,14 @@ def test_without_a_card(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_with_cards(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"nvrtc": "/opt/libnvrtc.so.12", "cublasLt": None, "cudnn": "/opt/libcudnn.so.9", "nccl": None}
-    monkeypatch.setattr(doctor, "library", found.get)
+    monkeypatch.setattr(doctor, "library", lambda stem, major: found[stem])
     with cupy(2):
         code, out = report(capsys)
     assert code == 0
     for words in (r"  CuPy +14\.\S+, CUDA 12\.9, driver for CUDA up to 13\.0",
                   r"  card 0 +Stand-in, sm_90, 3\.0 of 4\.0 GiB free, runs kernels", r"  card 1 +Stand-in",
                   r"  NVRTC .*/opt/libnvrtc", r"- cuBLASLt +not found \(pip install nvidia-cublas-cu12\)",
+                  r"- cuDNN .*libcudnn.so.9, without its frontend \(pip install 'kusari\[cudnn\]'\)",
                   r"- NCCL +not found \(pip install nvidia-nccl-cu12"):
         assert re.search(words, out), words
 
@@ -83,13 +84,3 @@ def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert "cannot be written: Not a directory" in found.found and found.remedy and not found.broken
     monkeypatch.setenv("KUSARI_CACHE", "0")
     assert "turned off" in doctor.cache().found
-
-
-def test_libraries_are_looked_for_in_packages_and_toolkits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    place = tmp_path / "lib64"
-    place.mkdir()
-    (place / "libcudnn_ops.so.9").touch()
-    monkeypatch.setenv("CUDA_PATH", str(tmp_path))
-    assert doctor.library("cudnn_nowhere") is None
-    (place / "libcudnn.so.9").touch()
-    assert doctor.library("cudnn") == str(place / "libcudnn.so.9")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kusari.codegen import generate
+from kusari.codegen.cuda.generate import CardGenerator
 from kusari.codegen.cuda.text.dialect import OPTIONS, cuda_source
 from kusari.codegen.cuda.text.guard import guarded, noting
 from kusari.ir import Graph, Node, Plan, Program, Trait, Value
@@ -21,6 +22,7 @@ from kusari.runtime.card.kernels import CardLoader, Dialect, cupy
 
 from ... import environment
 from ...backends.cuda import is_cupy_array
+from ...configuration import config
 from ...function_node import FunctionNode
 from ..compile.compile import Compiled
 from ..compile.finished import finished
@@ -83,7 +85,8 @@ class CardPlace:
         for node in nodes_without_kernels(program, planned):
             if not _is_called(node):
                 raise NoKernel(node)
-        executable = CardExecutable(planned, program, loader(), self.device, environment.text("CUDA_GRAPH") != "0")
+        executable = CardExecutable(planned, program, loader(), self.device, environment.text("CUDA_GRAPH") != "0",
+                                    _libraries())
         return Compiled(graph, planned, program, executable, time.perf_counter() - started, tuple(kept), about, self)
 
     def arguments(self, compiled: Compiled, bindings: Sequence[Any], **options: Any) -> CardArguments:
@@ -133,7 +136,14 @@ def card(device: int) -> CardPlace:
 @functools.cache
 def loader() -> CardLoader:
     """Return the kernels of this process."""
-    return CardLoader(Dialect(cuda_source, guarded, noting, OPTIONS))
+    return CardLoader(Dialect(cuda_source, guarded, noting, OPTIONS, CardGenerator(host_target()).split))
+
+
+def _libraries() -> tuple[str, ...]:
+    """The libraries that compiled functions may call."""
+    if environment.text("CUDA_LIBRARIES") == "0":
+        return ()
+    return ("cuBLASLt",) if config.use_cudnn == "never" else ("cuBLASLt", "cuDNN")
 
 
 def _write(plan: Plan) -> Program:

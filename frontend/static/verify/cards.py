@@ -12,12 +12,19 @@ if TYPE_CHECKING:
 
 
 def line(compiled: Compiled) -> str:
-    """Return the line on one program: launches, kernels, and bytes of the card's memory."""
+    """Return the line on one program: launches, kernels, calls of libraries, and bytes of the card's memory."""
     report, place = compiled.executable.report, compiled.place
+    calls = "".join(f", {count} calls of {library}" for library, count in report.calls.items())
     python = f" and {report.python_instructions} rows of Python" if report.python_instructions else ""
     graphs = "as CUDA graphs" if compiled.executable.graphs else " ".join(["one by one", report.uncaptured]).strip()
-    return (f"compiled: {compiled.graph.name}, {report.launches} launches of {report.kernels} kernels{python} on "
-            f"{place}, {graphs}, {megabytes(report.frame_bytes)} of its memory for a call")
+    return (f"compiled: {compiled.graph.name}, {report.launches - report.calls.total()} launches of {report.kernels} "
+            f"kernels{calls}{python} on {place}, {graphs}, {megabytes(report.frame_bytes)} of its memory for a call")
+
+
+def refused(compiled: Compiled) -> list[str]:
+    """Return why products and convolutions are not computed by a library: how many for which reason."""
+    return [f"{count} {kind} by kernels of Kusari's own: {reason}"
+            for (kind, reason), count in compiled.executable.report.refused.items()]
 
 
 def plan(compiled: Compiled) -> list[str]:
@@ -29,7 +36,7 @@ def plan(compiled: Compiled) -> list[str]:
             "tables of addresses",
             f"{report.const_bytes:,} bytes of constants, which all frames read",
             f"a run moves {report.moved_bytes:,} bytes and makes {report.flops:,} operations of products by count",
-            *[guarded] * bool(guarded)]
+            *[guarded] * bool(guarded), *refused(compiled)]
 
 
 def expensive(longest: Sequence[tuple[tuple[str, str], list[Any]]], total: float) -> Section:

@@ -99,7 +99,8 @@ def _program(compiled: Compiled) -> list[str]:
     report = compiled.executable.report
     if compiled.place is not None:
         first = cards.line(compiled)
-        return [first, *[compiled.recomputation] * bool(compiled.recomputation), *_few(_python(compiled))]
+        return [first, *[compiled.recomputation] * bool(compiled.recomputation), *_few(cards.refused(compiled)),
+                *_few(_python(compiled))]
     launches = report.instructions - report.python_instructions
     python = f" and {report.python_instructions} of Python" if report.python_instructions else ""
     line = (f"compiled: {compiled.graph.name}, {launches} native rows{python} "

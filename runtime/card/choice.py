@@ -1,0 +1,109 @@
+"""Nodes of a plan as work of a library: common to products and convolutions."""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from kusari.ir import Arg, Instruction, Node, Plan, Value
+from kusari.ir.product import Epilogue, epilogue_of
+
+from .kernels import cupy
+from .launches import Place, Refused
+
+#: Where the result lies that is scratch.
+SCRATCH = Place(None, -1)
+_TF32 = 7  # CuPy's COMPUTE_TYPE_TF32
+
+#: From a node with an epilogue to the value that stands for its root alone, and the rows that do the rest.
+Split = Callable[[Node], "tuple[Value, tuple[Instruction, ...]] | None"]
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """The work of a node by a library: the function to call, and the places of its operands and of its ``result``.
+
+    ``result_bytes`` are not zero if the result is scratch, and ``behind`` are rows that read it as ``value``. ``kind``
+    says of which nodes this is one.
+    """
+
+    library: str
+    kind: str
+    function: Any
+    name: str
+    flops: int
+    places: tuple[Place | None, ...]
+    result: Place
+    workspace_bytes: int
+    result_bytes: int
+    value: Value | None = None
+    behind: tuple[Instruction, ...] = ()
+
+
+class Chooser:
+    """The nodes of one plan on a card that a library may compute.
+
+    ``place`` is where a value lies; ``split`` writes what follows a root. ``kind`` names the nodes.
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(self, plan: Plan, device: int, place: Callable[[Value], Place], split: Split) -> None:
+        self.plan, self.device, self.place, self._split = plan, device, place, split
+        self.capability = int(cupy().cuda.Device(device).compute_capability)
+        self.cuda = cupy().cuda.runtime.runtimeGetVersion() // 1000
+
+    def has(self, node: Node) -> bool:
+        """Whether a node is one that the library might compute, with or without an epilogue."""
+        raise NotImplementedError
+
+    def choose(self, node: Node) -> Chosen:
+        """Return how the library computes a node; raises ``Refused`` with the reason why it does not."""
+        raise NotImplementedError
+
+    def overlap(self, a: Value, b: Value) -> bool:
+        """Whether two values share memory."""
+        first, second = self.place(a), self.place(b)
+        return (first.index == second.index and first.offset < second.offset + b.tensor.nbytes
+                and second.offset < first.offset + a.tensor.nbytes)
+
+    def parts(self, node: Node, epilogue: Epilogue) -> tuple[Value | None, Value | None, tuple[Instruction, ...]]:
+        """Return the result that is the root alone or None, the value that stands for it, and the rows of the rest.
+
+        Raises ``Refused``.
+        """
+        plain = [v for v, e in zip(node.outputs, epilogue.exprs, strict=True) if e == Arg(0)]
+        result = plain[0] if plain else None
+        if result is not None and any(self.overlap(v, result) for v in node.inputs):
+            raise Refused("the result lies where an operand is")
+        if len(plain) == len(node.outputs):
+            return result, None, ()
+        found = self._split(node)
+        if found is None or any(r.kernel is None or r.kernel.shared for r in found[1]):
+            raise Refused("its epilogue has no kernel of its own")
+        return result, *found
+
+
+def epilogue_in(node: Node) -> tuple[Epilogue, Mapping[Value, Value]]:
+    """Return the root of a node with its epilogue, and the values behind those of the node's body."""
+    if node.op.name != "fused":
+        return Epilogue(node, (Arg(0),), ()), {v: v for v in node.inputs}
+    body = node.attrs["body"]
+    return epilogue_of(body), dict(zip(body.inputs, node.inputs, strict=True))
+
+
+def has_root(node: Node, names: frozenset[str]) -> bool:
+    """Whether a node is one of these ops, with or without an epilogue."""
+    return node.op.name in names or node.op.name == "fused" and any(
+        n.op.name in names for n in node.attrs["body"].nodes)
+
+
+def tf32() -> bool:
+    """Whether CuPy multiplies in TF32, as ``CUPY_TF32=1`` asks for: what is compiled does so, too."""
+    try:
+        return cupy()._core.get_compute_type(np.dtype("float32")) == _TF32
+    except AttributeError:  # another CuPy
+        return os.environ.get("CUPY_TF32", "0") not in ("", "0")

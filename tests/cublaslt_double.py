@@ -1,0 +1,250 @@
+"""A stand-in for cuBLASLt: C functions of its names, which compute with NumPy on the memory of the stand-in for CuPy.
+
+It refuses what the library refuses: descriptors that it has not made, attributes of another size, types that do not go
+together, addresses that an algorithm's alignment does not fit, workspaces that are too small, cards that are not
+current. What no program may do at all (results on operands, memory of another card, another stream than the one that
+captures) is kept in ``errors``, which a test ends with.
+"""
+from __future__ import annotations
+
+import ctypes
+import struct
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from ctypes import c_int, c_int64, c_size_t, c_uint64, c_void_p
+from typing import Any
+
+import cupy_kernels
+import cupy_libraries
+import cupy_memory
+import cupy_streams
+import numpy as np
+from cupy_streams import state
+
+NOT_INITIALIZED, INVALID_VALUE, INTERNAL_ERROR, NOT_SUPPORTED = 1, 7, 14, 15
+KINDS = {0: "float32", 1: "float64", 2: "float16"}
+#: Compute and scale type: types of factors and results.
+TOGETHER = {(68, 0): ((0, 0), (2, 2)), (77, 0): ((0, 0),), (70, 1): ((1, 1),)}
+#: Attributes by descriptor: their bytes, how these are read, and the default.
+ATTRIBUTES: dict[str, dict[int, tuple[int, str, int]]] = {
+    "MatrixLayout": {1: (4, "i", 0), 5: (4, "i", 1), 6: (8, "q", 0)},
+    "MatmulDesc": {3: (4, "i", 0), 4: (4, "i", 0), 7: (4, "I", 1), 8: (8, "Q", 0)},
+    "MatmulPreference": {1: (8, "Q", 0), 5: (4, "I", 256), 6: (4, "I", 256), 7: (4, "I", 256), 8: (4, "I", 256)}}
+EPILOGUES = {1: "", 2: "relu", 4: "bias", 6: "relu bias"}
+SPLIT_TERMS = 16           # sums of more take a workspace
+WORKSPACE_BYTES = 4096
+RESULT = struct.Struct("<8Q Q i f 4i")  # cublasLtMatmulHeuristicResult_t
+
+
+class Status(Exception):
+    """What a function returns."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def expect(condition: Any, code: int = INVALID_VALUE) -> None:
+    if not condition:
+        raise Status(code)
+
+
+class CublasLt:
+    """The library; ``refuses`` says of a product's m, n, k and epilogue whether there is no algorithm for it.
+
+    ``fails`` is asked before each product runs, and ``swallows_nan`` makes a ReLU of NaN zero. ``made`` counts
+    products as they are begun.
+    """
+
+    def __init__(self) -> None:
+        self.refuses: Callable[[int, int, int, str], bool] = lambda *_: False
+        self.fails: Callable[[], bool] = lambda: False
+        self.swallows_nan = False
+        self.errors: list[str] = []
+        self.made: list[dict[str, Any]] = []
+        self.algorithms = 0
+        self._things: dict[int, tuple[str, dict[Any, Any]]] = {}
+        self._text = ctypes.create_string_buffer(b"the stand-in says no")
+        p = c_void_p
+        self._add("cublasLtCreate", self._create, p)
+        for kind, more in (("MatmulDesc", (c_int, c_int)), ("MatrixLayout", (c_int, c_uint64, c_uint64, c_int64)),
+                           ("MatmulPreference", ())):
+            self._add(f"cublasLt{kind}Create", self._maker(kind), p, *more)
+            self._add(f"cublasLt{kind}SetAttribute", self._setter(kind), p, c_int, p, c_size_t)
+        self._add("cublasLtMatmulPreferenceDestroy", self._destroy, p)
+        self._add("cublasLtMatmulAlgoGetHeuristic", self._heuristic, *[p] * 7, c_int, p, p)
+        self._add("cublasLtMatmul", self._matmul, *[p] * 14, c_size_t, p)
+        self.cublasLtGetVersion = ctypes.CFUNCTYPE(c_size_t)(lambda: 120903)
+        self.cublasLtGetStatusString = ctypes.CFUNCTYPE(p, c_int)(lambda _: ctypes.addressof(self._text))
+
+    def _add(self, name: str, function: Callable[..., None], *types: Any) -> None:
+        def call(*arguments: Any) -> int:
+            try:
+                function(*arguments)
+            except Status as status:
+                return status.code
+            except BaseException:
+                self.errors.append(traceback.format_exc())
+                return INTERNAL_ERROR
+            return 0
+        setattr(self, name, ctypes.CFUNCTYPE(c_int, *types)(call))
+
+    def _new(self, kind: str, address: int, facts: dict[Any, Any]) -> None:
+        number = 0x7000 + 16 * len(self._things)
+        self._things[number] = kind, {**{a: d for a, (_, _, d) in ATTRIBUTES.get(kind, {}).items()}, **facts}
+        c_void_p.from_address(address).value = number
+
+    def _known(self, number: int | None, kind: str) -> dict[Any, Any]:
+        found = self._things.get(number or 0)
+        expect(found is not None and found[0] == kind)
+        assert found is not None
+        return found[1]
+
+    def _create(self, address: int) -> None:
+        self._new("handle", address, {"device": state.device})
+
+    def _maker(self, kind: str) -> Callable[..., None]:
+        def make(address: int, *facts: int) -> None:
+            names = {"MatmulDesc": ("compute", "scale"), "MatrixLayout": ("type", "rows", "columns", "ld"),
+                     "MatmulPreference": ()}[kind]
+            if kind == "MatrixLayout":
+                expect(facts[0] in KINDS and facts[3] >= facts[1])
+            self._new(kind, address, dict(zip(names, facts, strict=True)))
+        return make
+
+    def _setter(self, kind: str) -> Callable[..., None]:
+        def change(number: int, attribute: int, value: int, size: int) -> None:
+            facts = self._known(number, kind)
+            expect(attribute in ATTRIBUTES[kind])
+            bytes_, form, _ = ATTRIBUTES[kind][attribute]
+            expect(value and size == bytes_)
+            facts[attribute], = struct.unpack(form, ctypes.string_at(value, size))
+        return change
+
+    def _destroy(self, number: int) -> None:
+        self._known(number, "MatmulPreference")
+        self._things[number] = "gone", {}
+
+    def _sizes(self, description: dict[Any, Any], layouts: list[dict[Any, Any]]) -> tuple[int, int, int]:
+        """Rows, columns and terms, of matrices that go together."""
+        a, b, c, d = layouts
+        kinds = a["type"], d["type"]
+        expect(b["type"] == a["type"] and c["type"] == d["type"], NOT_SUPPORTED)
+        expect(kinds in TOGETHER.get((description["compute"], description["scale"]), ()), NOT_SUPPORTED)
+        m, k = (a["columns"], a["rows"]) if description[3] else (a["rows"], a["columns"])
+        other, n = (b["columns"], b["rows"]) if description[4] else (b["rows"], b["columns"])
+        expect(other == k and all((x["rows"], x["columns"]) == (m, n) for x in (c, d)) and m and n and k)
+        expect(len({x[5] for x in layouts}) == 1 and all(x[1] == 0 for x in layouts))
+        expect(description[7] in EPILOGUES)
+        expect(description[7] == 1 or kinds != (1, 1), NOT_SUPPORTED)
+        return m, n, k
+
+    def _heuristic(self, handle: int, description: int, a: int, b: int, c: int, d: int, preference: int, wanted: int,
+                   results: int, count: int) -> None:
+        expect(self._known(handle, "handle")["device"] == state.device, NOT_INITIALIZED)
+        operation, wishes = self._known(description, "MatmulDesc"), self._known(preference, "MatmulPreference")
+        layouts = [self._known(x, "MatrixLayout") for x in (a, b, c, d)]
+        m, n, k = self._sizes(operation, layouts)
+        expect(wanted >= 1)
+        self.algorithms += 1
+        sizes = [np.dtype(KINDS[x["type"]]).itemsize for x in layouts]
+        needs = [wishes[i] for i in (5, 6, 7, 8)]
+        workspace = WORKSPACE_BYTES if k > SPLIT_TERMS else 0
+        expect(not any(x % size for x, size in zip(needs, sizes, strict=True)), NOT_SUPPORTED)
+        expect(not self.refuses(n, m, k, EPILOGUES[operation[7]]) and workspace <= wishes[1], NOT_SUPPORTED)
+        bias = min(256, operation[8] & -operation[8]) if operation[7] & 4 else 1
+        expect(bias and (bias >= 16 or not operation[7] & 4), NOT_SUPPORTED)
+        data = RESULT.pack(0xA190, *needs, bias, workspace, hash((m, n, k)) & 0xFFFF, workspace, 0, 1.0, 0, 0, 0, 0)
+        ctypes.memmove(results, data, RESULT.size)
+        c_int.from_address(count).value = 1
+
+    def _matmul(self, handle: int, description: int, alpha: int, a: int, a_layout: int, b: int, b_layout: int,
+                beta: int, c: int, c_layout: int, d: int, d_layout: int, algorithm: int, workspace: int | None,
+                room: int, stream: int | None) -> None:
+        device = state.device
+        expect(self._known(handle, "handle")["device"] == device, NOT_INITIALIZED)
+        operation = dict(self._known(description, "MatmulDesc"))
+        layouts = [dict(self._known(x, "MatrixLayout")) for x in (a_layout, b_layout, c_layout, d_layout)]
+        m, n, k = self._sizes(operation, layouts)
+        mark, *needs, bias_need, wanted, signature = struct.unpack("<8Q", ctypes.string_at(algorithm, 64))
+        expect(mark == 0xA190 and signature == hash((m, n, k)) & 0xFFFF)
+        expect(not any(x % need for x, need in zip((a, b, c, d), needs, strict=True)))
+        expect(room >= wanted and (not wanted or workspace and not workspace % 16))
+        bias = operation[8] if operation[7] & 4 else 0
+        expect(not operation[7] & 4 or bias and not bias % bias_need)
+        expect(not self.fails(), INTERNAL_ERROR)
+        scalar = "d" if operation["scale"] == 1 else "f"
+        factor, other = (struct.unpack(scalar, ctypes.string_at(x, struct.calcsize(scalar)))[0] for x in (alpha, beta))
+        on = next(s for s in cupy_streams._streams if s.ptr == (stream or 0))
+        capturing = [s for s in cupy_streams._streams if s.captured is not None]
+        assert not capturing or capturing == [on], "another stream captures"
+        assert on.device_id == device or not stream, "a stream of another card"
+        kinds = [np.dtype(KINDS[x["type"]]) for x in layouts]
+        kind, wide = kinds[3], np.dtype("float64" if kinds[0].itemsize == 8 else "float32")
+        for address in (a, b, d, *[c] * bool(other), *[bias] * bool(bias), *[workspace] * bool(wanted)):
+            cupy_memory.pool.expect_on(address or 0, device)
+        spans = [_span(*x) for x in zip((a, b, c, d), layouts, kinds, strict=True)]
+        operands = [spans[0], spans[1], *[(bias, bias + m * kind.itemsize)] * bool(bias),
+                    *[spans[2]] * bool(other and c != d)]
+        if wanted:
+            operands.append((workspace or 0, (workspace or 0) + wanted))
+        assert all(end <= spans[3][0] or spans[3][1] <= begin for begin, end in operands), "the result is on an operand"
+        if not capturing:
+            cupy_kernels.launches["kernels"] += 1
+        self.made.append({"m": n, "n": m, "k": k, "epilogue": EPILOGUES[operation[7]], "alpha": factor, "beta": other,
+                          "dtype": kind.name, "compute": operation["compute"], "batch": layouts[3][5]})
+
+        def run() -> None:
+            cupy_kernels.launches["calls"] += 1
+            if wanted:
+                ctypes.memset(workspace or 0, 255, wanted)
+            left, right, addend, result = (_matrices(*x) for x in zip((a, b, c, d), layouts, kinds, strict=True))
+            left = left.mT if operation[3] else left
+            right = right.mT if operation[4] else right
+            if operation["compute"] == 77:
+                left, right = _rounded(left), _rounded(right)
+            with np.errstate(all="ignore"):
+                y = wide.type(factor) * np.matmul(left.astype(wide), right.astype(wide))
+                if other:
+                    y = y + wide.type(other) * addend.astype(wide)
+                if bias:
+                    y = y + _at(bias, m, kind).astype(wide)[:, None]
+                if operation[7] & 2:
+                    y = np.fmax(y, wide.type(0)) if self.swallows_nan else np.maximum(y, wide.type(0))
+                result[...] = y
+        cupy_memory.enqueue(on, run)
+
+
+def _at(address: int, count: int, kind: np.dtype[Any]) -> np.ndarray:
+    return np.frombuffer((ctypes.c_ubyte * (count * kind.itemsize)).from_address(address), kind)
+
+
+def _count(layout: dict[Any, Any]) -> int:
+    """Elements from the first to behind the last."""
+    return (layout[5] - 1) * layout[6] + (layout["columns"] - 1) * layout["ld"] + layout["rows"]
+
+
+def _span(address: int, layout: dict[Any, Any], kind: np.dtype[Any]) -> tuple[int, int]:
+    return address, address + _count(layout) * kind.itemsize
+
+
+def _matrices(address: int, layout: dict[Any, Any], kind: np.dtype[Any]) -> np.ndarray:
+    strides = layout[6] * kind.itemsize, kind.itemsize, layout["ld"] * kind.itemsize
+    return np.lib.stride_tricks.as_strided(_at(address, _count(layout), kind),
+                                           (layout[5], layout["rows"], layout["columns"]), strides)
+
+
+def _rounded(x: np.ndarray) -> np.ndarray:
+    """Floats with ten bits behind the point, as TF32 has."""
+    bits = np.ascontiguousarray(x).view(np.uint32)
+    return ((bits + 0x1000) & ~np.uint32(0x1FFF)).view(np.float32)
+
+
+@contextmanager
+def cublaslt() -> Iterator[CublasLt]:
+    """Context in which the stand-in for CuPy comes with the stand-in for cuBLASLt."""
+    library = CublasLt()
+    with cupy_libraries.only(blas=library):
+        yield library
+    assert not library.errors, library.errors[0]
