@@ -1,4 +1,4 @@
-"""Fixtures: a machine with a card, and one with two."""
+"""Fixtures: a machine with a card, one with two, and one with cuBLASLt."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from cards.machines import KINDS, Machine, machine
+from cublaslt_double import CublasLt, cublaslt
 
 _PARAMS: list[Any] = [pytest.param(kind, marks=pytest.mark.gpu) if kind == "cuda" else kind for kind in KINDS]
 
@@ -23,4 +24,13 @@ def two_cards(request: pytest.FixtureRequest) -> Iterator[Machine]:
     with machine(request.param, 2) as found:
         if found.xp.cuda.runtime.getDeviceCount() < 2:
             pytest.skip("needs two cards")
+        yield found
+
+
+@pytest.fixture
+def blas(card: Machine) -> Iterator[CublasLt]:
+    """The library beside the stand-in for CuPy."""
+    if not card.simulated:
+        pytest.skip("of the stand-in")
+    with cublaslt() as found:
         yield found

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import cupy_kernels
@@ -11,8 +11,7 @@ import cupy_memory
 import numpy as np
 import pytest
 from card import EXAMPLES
-from cards.machines import SWEEP, Machine
-from cards.test_compiled import KEYS, STEPS, WHOLE, on_card, state_of, step_report
+from cards.machines import Machine
 from cublaslt_double import CublasLt, cublaslt
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -21,20 +20,10 @@ import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari.ir import Builder, Graph, Value, interpret, tensor_type
-from kusari.runtime.card.cublaslt import Heuristic, Library, Product, Work, alignment_of
 from kusari.static.card.place import CardPlace
 from kusari.static.compile.memory import SPEED
 
 rng = np.random.default_rng(4)
-
-
-@pytest.fixture
-def blas(card: Machine) -> Iterator[CublasLt]:
-    """The library beside the stand-in for CuPy."""
-    if not card.simulated:
-        pytest.skip("of the stand-in")
-    with cublaslt() as found:
-        yield found
 
 
 def normal(*shape: int, dtype: str = "f") -> np.ndarray:
@@ -461,47 +450,6 @@ def test_each_card_has_its_handle(two_cards: Machine) -> None:
         assert blas.made
 
 
-# Launches of a whole step with the library, kernels among them that differ, calls, and bytes of a frame.
-CALLED = {"mushroom_mlp": (16, 6, 8, 1024), "mnist_mlp": (18, 8, 8, 2048), "lenet_cnn": (26, 20, 6, 9472),
-          "ptb_lstm": (89, 24, 23, 16896), "transformer_block": (46, 18, 18, 10752), "vgg_cifar": (53, 42, 6, 15616),
-          "resnet18": (116, 75, 3, 156672)}
-
-
-@pytest.mark.parametrize("name, kind", [
-    pytest.param(name, kind, marks=pytest.mark.slow if (name, kind) in (
-        ("mushroom_mlp", "parts"), ("transformer_block", "whole")) else SWEEP)
-    for name in WHOLE if name != "elementwise" for kind in ("whole", "parts")])
-def test_models_train_through_the_library(card: Machine, blas: CublasLt, name: str, kind: str) -> None:
-    expected, step = on_card(card, name, kind, static=False)
-    for i in range(STEPS):
-        step(i)
-    found, step = on_card(card, name, kind, static=True)
-    for i in range(STEPS):
-        card.waits.clear()
-        cupy_kernels.launches.clear()
-        step(i)
-        assert i == 0 or not card.waits or kind == "parts" and dict(card.waits) == {"float": 1}, "it reads the loss"
-    assert cupy_kernels.launches["calls"]
-    if kind == "whole":
-        assert cupy_kernels.launches["graphs"] == 1 and cupy_kernels.launches["kernels"] == 0
-    wanted = state_of(card, expected)
-    for key, value in state_of(card, found).items():
-        if (name, key) in KEYS:
-            keys, _ = KEYS[name, key]
-            value[keys] = wanted[key][keys]
-        scale = max(1e-6, float(np.abs(wanted[key]).max()))
-        np.testing.assert_allclose(value, wanted[key], rtol=1e-3, atol=2e-5 * scale, err_msg=key)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CALLED)
-def test_launches_calls_and_bytes(card: Machine, blas: CublasLt, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cupy_kernels.RawKernel, "_run", lambda *_: None)
-    report = step_report(card, name)
-    assert (report.launches, report.kernels, report.calls.total(), report.frame_bytes) == CALLED[name]
-    assert {kind for kind, _ in report.refused} <= {"convolutions"} and not report.python_instructions
-
-
 def test_memory_that_runs_out_while_a_relu_is_tried(card: Machine, blas: CublasLt) -> None:
     cupy_memory.pool.set_limit(cupy_memory.pool.used_bytes() + (1 << 20))
     try:
@@ -509,25 +457,3 @@ def test_memory_that_runs_out_while_a_relu_is_tried(card: Machine, blas: CublasL
     finally:
         cupy_memory.pool.set_limit(0)
     assert {call["epilogue"] for call in blas.made} == {""}
-
-
-# -- the library itself ------------------------------------------------------------------------------------------------
-
-def test_sizes_and_alignments() -> None:
-    import ctypes
-    assert ctypes.sizeof(Heuristic) == 96 and Heuristic.workspaceSize.offset == 64 and Heuristic.state.offset == 72
-    assert [alignment_of(a) for a in (0, 512, 256, 128, 24, 20, 2)] == [256, 256, 256, 16, 8, 4, 2]
-
-
-def test_descriptors_are_those_of_the_library() -> None:
-    """The library makes and changes descriptors without a card: it knows all attributes by number and size."""
-    from kusari.runtime.card import libraries
-    found = next((f for f in (libraries.loaded("cublasLt", major) for major in (13, 12)) if f is not None), None)
-    if found is None:
-        pytest.skip("there is no cuBLASLt")
-    library = Library(found)
-    for kind in ("float16", "float32", "float64"):
-        work = Work(3, 4, 5, True, True, 2, 15, 20, np.dtype(kind), bias=True, relu=True)
-        product = Product(library, 0, work)
-        library.set_bias(product._description, 256)
-    assert int(library.version.split(".")[0]) in (12, 13)
