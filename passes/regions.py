@@ -264,8 +264,8 @@ class Regions(Uses):
         return False
 
     def _epilogue(self, root: int, body: Sequence[int], outputs: Sequence[Value], entering: Sequence[Value]) -> bool:
-        product = self.nodes[root].output
-        if any(v.shape != product.shape or v.tensor.dtype != product.tensor.dtype for v in outputs):
+        product, wide = self.nodes[root].output, self.nodes[root].attrs.get("wide")  # whose results may be halves again
+        if any(v.shape != product.shape or v.tensor.dtype != product.tensor.dtype and not wide for v in outputs):
             return False
         graph = Graph("body", tuple(entering), (), (), tuple(self.nodes[i] for i in body), tuple(outputs))
         full = [o for o in epilogue_of(graph).operands if o.value.tensor.size == product.tensor.size]

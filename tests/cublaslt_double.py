@@ -25,7 +25,7 @@ from cupy_streams import state
 NOT_INITIALIZED, INVALID_VALUE, INTERNAL_ERROR, NOT_SUPPORTED = 1, 7, 14, 15
 KINDS = {0: "float32", 1: "float64", 2: "float16"}
 #: Compute and scale type: types of factors and results.
-TOGETHER = {(68, 0): ((0, 0), (2, 2)), (77, 0): ((0, 0),), (70, 1): ((1, 1),)}
+TOGETHER = {(68, 0): ((0, 0), (2, 2), (2, 0)), (77, 0): ((0, 0),), (70, 1): ((1, 1),)}
 #: Attributes by descriptor: their bytes, how these are read, and the default.
 ATTRIBUTES: dict[str, dict[int, tuple[int, str, int]]] = {
     "MatrixLayout": {1: (4, "i", 0), 5: (4, "i", 1), 6: (8, "q", 0)},

@@ -58,8 +58,8 @@ class Work:
     """``alpha * op(A) @ op(B) + beta * C`` of ``batch`` matrices in C order, plus a bias of each column, then a ReLU.
 
     A is ``m x k`` (``k x m`` under ``transa``), B likewise; the strides lead to the next matrix of the batch, in
-    elements. C has the form of the result, which is contiguous. Float16 is added up in float32, and ``tf32`` lets
-    factors in float32 be rounded to TF32.
+    elements. C has the form of the result, which is contiguous. Factors in float16 are added up in float32, which the
+    result may be, too, and ``tf32`` lets factors in float32 be rounded to TF32.
     """
 
     m: int
@@ -70,6 +70,7 @@ class Work:
     batch: int
     stride_a: int
     stride_b: int
+    factor_dtype: DType
     dtype: DType
     alpha: float = 1.0
     adds: bool = False
@@ -219,8 +220,8 @@ class Product:
         b = (work.n, work.k) if work.transb else (work.k, work.n)
         self._description = library.description(work)
         result = library.layout(work.dtype, work.m, work.n, work.batch, work.m * work.n)
-        self._layouts = (library.layout(work.dtype, *b, work.batch, work.stride_b),
-                         library.layout(work.dtype, *a, work.batch, work.stride_a), result, result)
+        self._layouts = (library.layout(work.factor_dtype, *b, work.batch, work.stride_b),
+                         library.layout(work.factor_dtype, *a, work.batch, work.stride_a), result, result)
         scalar = c_double if work.dtype.itemsize == 8 else c_float
         self._alpha, self._beta = scalar(work.alpha), scalar(1.0 if work.adds else 0.0)
 

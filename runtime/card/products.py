@@ -16,6 +16,8 @@ from .cublaslt import MOST_ALIGNMENT_BYTES, TYPES, VECTOR_BYTES, Product, Work, 
 from .kernels import cupy
 from .launches import Place, Refused
 
+_HALF, _SINGLE = np.dtype(np.float16), np.dtype(np.float32)
+
 
 @dataclass(frozen=True)
 class _Form:
@@ -51,14 +53,22 @@ class Products(Chooser):
         dtype = root.output.tensor.dtype
         if sizes is None:
             raise Refused("batches are broadcast in part")
-        if dtype.name not in TYPES or any(v.tensor.dtype != dtype for v in root.inputs):
+        factor, *others = {v.tensor.dtype for v in root.inputs}
+        if dtype.name not in TYPES or others or factor != dtype and not (factor == _HALF and dtype == _SINGLE):
             raise Refused(f"products of {' and '.join(v.tensor.dtype.name for v in root.inputs)}")
+        rounded = factor != dtype and epilogue.exprs == (Call("float16", (Arg(0),)),)
+        if rounded:
+            dtype = _HALF
         sizes = without_batch(sizes, epilogue.operands)
         if not min(sizes.m, sizes.n, sizes.k, sizes.batch):
             raise Refused("it is empty")
         work = Work(sizes.m, sizes.n, sizes.k, sizes.transa, sizes.transb, sizes.batch, sizes.stride_a,
-                    sizes.stride_b, dtype, tf32=dtype.name == "float32" and tf32())
-        form = _form(epilogue, work) if all(v.tensor.dtype == dtype for v in node.outputs) else None
+                    sizes.stride_b, factor, dtype, tf32=factor == _SINGLE and tf32())
+        form: _Form | None = None
+        if rounded:
+            form = _Form()
+        elif all(v.tensor.dtype == dtype for v in node.outputs):
+            form = _form(epilogue, work)
         if form is not None:
             try:
                 return self._whole(node, epilogue, outer, work, form)

@@ -131,22 +131,26 @@ def reasons(made: Any) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("refused", ["", "at first", "in a run"])
-def test_products_of_halves(card: Machine, blas: CublasLt, refused: str) -> None:
-    """Without the library they are a row of Python between two graphs, and also where it fails."""
+@pytest.mark.parametrize("alone", [False, True])
+def test_products_of_halves(card: Machine, blas: CublasLt, alone: bool, refused: str) -> None:
+    """They are added up in float32 and rounded once, by the library or by kernels; what follows is a part or behind."""
     if refused == "at first":
         blas.refuses = lambda *_: True
     if refused == "in a run":
         blas.fails = lambda: True
 
     def nodes(b: Builder, x: Value, y: Value) -> tuple[Value, ...]:
-        return b.call("tanh", b.one("matmul", b.call("tanh", x), b.call("tanh", y), transa=False, transb=True)),
+        product = b.one("matmul", b.call("tanh", x), b.call("tanh", y), transa=False, transb=True)
+        return product if alone else b.call("tanh", product),
     x, y = normal(4, 40, dtype="e"), normal(6, 40, dtype="e")
     made, (found,), _ = executable(card, nodes, (x, y))
-    expected = np.tanh(np.tanh(x).astype("f") @ np.tanh(y).astype("f").T)
+    expected = np.tanh(x).astype("f") @ np.tanh(y).astype("f").T
+    expected = expected if alone else np.tanh(expected)
+    assert refused or blas.made[-1]["dtype"] == ("float16" if alone else "float32")
     np.testing.assert_allclose(found, expected, rtol=1e-2, atol=1e-2)
     report = made.report
-    assert (report.calls.total(), report.python_instructions) == ((0, 1) if refused else (1, 0))
-    assert [isinstance(rows, list) for rows in made.rows] == ([True, False, True] if refused else [True])
+    assert (report.calls.total(), report.python_instructions) == (0 if refused else 1, 0)
+    assert [isinstance(rows, list) for rows in made.rows] == [True]
     found, = made.run([card.xp.asarray(x), card.xp.asarray(y)])
     np.testing.assert_allclose(card.host(found), expected, rtol=1e-2, atol=1e-2)
 

@@ -66,7 +66,7 @@ def test_descriptors_are_those_of_the_library() -> None:
         pytest.skip("there is no cuBLASLt")
     library = Library(found)
     for kind in ("float16", "float32", "float64"):
-        work = Work(3, 4, 5, True, True, 2, 15, 20, np.dtype(kind), bias=True, relu=True)
+        work = Work(3, 4, 5, True, True, 2, 15, 20, np.dtype(kind), np.dtype(kind), bias=True, relu=True)
         product = Product(library, 0, work)
         library.set_bias(product._description, 256)
     assert int(library.version.split(".")[0]) in (12, 13)
