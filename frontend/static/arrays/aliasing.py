@@ -49,11 +49,11 @@ class Aliases:
     def __init__(self) -> None:
         self.views: dict[Value, View] = {}
         self.sources: dict[Value, Value] = {}  # of all views, the operand that each is one of
-        self.handed_on: dict[Value, Value] = {}  # the same of views that functions of the user's have made
+        self.of_users: dict[Value, Value] = {}  # the same of views that functions of the user's have made
 
     def made(self, inputs: Any, outputs: Any, of_user: bool = False) -> None:
         """Take in the results of a function, pairs of a value and an array, and its operands."""
-        sources = self.handed_on if of_user else self.sources
+        sources = self.of_users if of_user else self.sources
         for value, y in outputs:
             memory = owner(y)
             for source, x in inputs:
@@ -203,8 +203,8 @@ def handed_on(graph: Graph, memory: Aliases) -> Node | None:
     found: dict[Value, list[Value | None]] = {v: [None] for v in (*graph.inputs, *graph.params)}
     for v in dict.fromkeys(graph.outputs):
         root, made_by = v, None
-        while (source := memory.sources.get(root, memory.handed_on.get(root))) is not None:
-            made_by = root if root in memory.handed_on else made_by
+        while (source := memory.sources.get(root, memory.of_users.get(root))) is not None:
+            made_by = root if root in memory.of_users else made_by
             root = source
         found.setdefault(root, []).append(made_by)
     makers = [v for own in found.values() if len(own) > 1 for v in own if v is not None]
