@@ -288,6 +288,9 @@ def test_same_spec_same_text_and_other_dtypes_are_refused() -> None:
     assert gemm_kernel(spec, TARGETS["avx512"]) == gemm_kernel(GemmSpec(20, 30, 40), TARGETS["avx512"])
     with pytest.raises(ValueError, match="float32 or float64, got float16"):
         GemmSpec(2, 2, 2, dtype=np.dtype("float16"))
+    for spec in (GemmSpec(2, 2, 2, dtype=np.dtype("int32")), GemmSpec(2, 2, 2, factors=np.dtype("float16"))):
+        with pytest.raises(ValueError, match=f"float32 or float64, got {spec.factor_dtype}"):  # a card's have kernels
+            gemm_kernel(spec, TARGETS["avx512"])
 
 
 @pytest.mark.parametrize("m, n", [(1, 19), (3, 5), (8, 13)])

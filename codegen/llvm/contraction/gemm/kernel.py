@@ -15,6 +15,8 @@ def gemm_kernel(spec: GemmSpec, target: Target, algorithm: Algorithm | None = No
 
     Its slots are A, B, the operands, the outputs, and scratch if the kernel asks for it.
     """
+    if spec.factors or spec.dtype.kind != "f":
+        raise ValueError(f"expected factors of float32 or float64, got {spec.factor_dtype}")
     em = Emitter(symbol_of(f"gemm_{spec.m}x{spec.n}x{spec.k}", spec, target), target)
     work = matrices(spec)
     scratch = 0
