@@ -33,7 +33,6 @@ class Fragments(Inner):
         self.memory = text.name("memory")
         text.line(f"MULTIPLY_MEMORY({self.memory}, {BLOCK_THREADS})")
         self.extents = rows, columns
-        self.pieces: list[_Piece] = []
 
     @property
     def sums(self) -> int:
@@ -50,14 +49,6 @@ class Fragments(Inner):
         ends, names = (self.shape.m, self.shape.n), ("row", "column")
         self.pieces = [_Piece(text, name, extent, end, factor, array) for name, extent, end, factor, array in zip(
             names, self.extents, ends, self.factors, (self.left, self.right), strict=True)]
-
-    def fetch(self, start: str, last: str) -> None:
-        for piece in self.pieces:
-            piece.fetch(start, last)
-
-    def put(self) -> None:
-        for piece in self.pieces:
-            piece.put()
 
     def multiply(self) -> None:
         text = self.text

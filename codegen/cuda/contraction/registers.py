@@ -21,7 +21,6 @@ class Registers(Inner):
         self.factors = a, b
         self.arrays = [text.shared(text.pack(f.dtype, packs.width), shape.step * packs.stride)
                        for f, packs in zip(self.factors, (self.rows, self.columns), strict=True)]
-        self.pieces: list[_Piece] = []
 
     def begin(self) -> None:
         text, (left, right) = self.text, self.arrays
@@ -32,14 +31,6 @@ class Registers(Inner):
         a, b = self.factors
         self.pieces = [_Piece(text, "row", self.rows, self.shape.m, a, left, self.shape.step),
                        _Piece(text, "column", self.columns, self.shape.n, b, right, self.shape.step)]
-
-    def fetch(self, start: str, last: str) -> None:
-        for piece in self.pieces:
-            piece.fetch(start, last)
-
-    def put(self) -> None:
-        for piece in self.pieces:
-            piece.put()
 
     def multiply(self) -> None:
         text, (left, right), columns = self.text, self.arrays, self.columns.extent

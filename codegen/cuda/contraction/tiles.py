@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import gcd
+from typing import Protocol
 
 from kusari.ir import DType
 
@@ -100,20 +101,34 @@ class Factor:
 Store = Callable[[str, str, str], None]
 
 
+class Piece(Protocol):
+    """A piece of a factor, which waits in registers until shared memory is free."""
+
+    def fetch(self, start: str, last: str) -> None:
+        """Read the next piece, terms from ``start`` on, zeros from ``last`` on, into registers."""
+
+    def put(self) -> None:
+        """Write the piece to shared memory."""
+
+
 class Inner(ABC):
-    """The work of the threads of a block on pieces of both factors, ``step`` terms at a time."""
+    """The work of the threads of a block on ``pieces`` of both factors, ``step`` terms at a time."""
+
+    pieces: Sequence[Piece] = ()
 
     @abstractmethod
     def begin(self) -> None:
-        """Declare sums and what waits for shared memory, behind the numbers of the tile."""
+        """Declare sums and the pieces, behind the numbers of the tile."""
 
-    @abstractmethod
     def fetch(self, start: str, last: str) -> None:
-        """Read the next pieces, terms from ``start`` on, zeros from ``last`` on, into registers."""
+        """Read the next pieces of both factors."""
+        for piece in self.pieces:
+            piece.fetch(start, last)
 
-    @abstractmethod
     def put(self) -> None:
-        """Write the pieces to shared memory."""
+        """Write both pieces to shared memory."""
+        for piece in self.pieces:
+            piece.put()
 
     @abstractmethod
     def multiply(self) -> None:
