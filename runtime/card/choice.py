@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -43,7 +44,7 @@ class Chosen:
     behind: tuple[Instruction, ...] = ()
 
 
-class Chooser:
+class Chooser(ABC):
     """The nodes of one plan on a card that a library may compute.
 
     ``place`` is where a value lies; ``split`` writes what follows a root. ``kind`` names the nodes.
@@ -56,13 +57,13 @@ class Chooser:
         self.capability = int(cupy().cuda.Device(device).compute_capability)
         self.cuda = cupy().cuda.runtime.runtimeGetVersion() // 1000
 
+    @abstractmethod
     def has(self, node: Node) -> bool:
         """Whether a node is one that the library might compute, with or without an epilogue."""
-        raise NotImplementedError
 
+    @abstractmethod
     def choose(self, node: Node) -> Chosen:
         """Return how the library computes a node; raises ``Refused`` with the reason why it does not."""
-        raise NotImplementedError
 
     def overlap(self, a: Value, b: Value) -> bool:
         """Whether two values share memory."""

@@ -160,8 +160,10 @@ class CardExecutable:
             refused[chooser.kind, str(error)] += 1
             return None
 
-    def _call(self, row: Instruction, chosen: Chosen, instead: Sequence[Launch | Instruction]) -> Call:
-        """The call of a library in place of the launches of a row, and the launches behind it."""
+    def _call(self, row: Instruction, chosen: Chosen, own: Sequence[Launch | Instruction]) -> Call:
+        """The call of a library in place of the rows of a node, which all have kernels, and the launches behind it."""
+        instead = tuple([e for e in own if isinstance(e, Launch)])
+        assert len(instead) == len(own)
         room = _padded(chosen.workspace_bytes)
         scratch = Place(None, self._scratch.offset + room)
         places = tuple([scratch if p is SCRATCH else p for p in chosen.places])
@@ -169,7 +171,7 @@ class CardExecutable:
         behind = tuple([self._launch(r, r.kernel, 0, False, {chosen.value: result})
                         for r in chosen.behind if r.kernel is not None])
         return Call(row, chosen.function, 0, 0, (*places, self._scratch), chosen=chosen, room=room, behind=behind,
-                    instead=tuple(instead))
+                    instead=instead)
 
     def _launch(self, row: Instruction, kernel: Kernel, before: int, changes: bool,
                 elsewhere: Mapping[Value | None, Place] | None = None) -> Launch:

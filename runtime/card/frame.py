@@ -84,10 +84,12 @@ class CardFrame(PythonRows):
             with self._current:
                 actual = self._new(lambda: self._module.empty(kind.shape, kind.dtype), kind.nbytes, "copies")
             self.replaced[index] = array, actual
-        if index < len(self.plan.graph.inputs):  # kept by a forward, whose frame is not to be written to meanwhile
-            self._lenders += [f for f in CardFrame.every if f is not self and f not in self._lenders
-                              and f.memory is not None and f.memory.mem is actual.data.mem]
         before, self.bound[index] = self.bound[index], actual
+        if index < len(self.plan.graph.inputs) and (before is None or before.data.mem is not actual.data.mem):
+            # Kept by a forward, whose frame is not to be written to meanwhile.
+            lenders = [f for f in self._lenders if not f.closed]
+            self._lenders = lenders + [f for f in CardFrame.every if f is not self and f not in lenders
+                                       and f.memory is not None and f.memory.mem is actual.data.mem]
         if before is None or before.data.ptr != actual.data.ptr:
             self._moved()
 
@@ -232,13 +234,10 @@ class CardFrame(PythonRows):
         """Do the work of a call, and of what is behind it, without the library: now, and in all later runs."""
         self.executable.refuse(call, str(error))
         for other in call.instead:
-            if isinstance(other, Instruction):
-                self.python(other)
-            else:
-                other.start(self._addresses(other), self._stream)
+            other.start(self._addresses(other), self._stream)
 
     def _uncapturable(self, call: Call, error: Refused) -> None:
-        """Let a capture fail, and the next one do without a call: Python might have to do its work."""
+        """Let a capture fail, and the next one do without a call: kernels that were never launched are not loaded."""
         self.executable.refuse(call, f"in a graph: {error}")
         raise error
 

@@ -46,14 +46,14 @@ class Launch:
 class Call(Launch):
     """The call of a library for the work of a node, and launches ``behind`` it that finish the work.
 
-    ``instead`` does all of it where the library refuses: launches, or one row that Python runs. The function, as it was
-    ``chosen``, takes the addresses of the places, and ``room`` bytes at the last to write to; it raises ``Refused``.
+    ``instead`` are the launches that do all of it where the library refuses. The function, as it was ``chosen``, takes
+    the addresses of the places, and ``room`` bytes at the last to write to; it raises ``Refused``.
     """
 
     chosen: Any = None
     room: int = 0
     behind: tuple[Launch, ...] = ()
-    instead: tuple[Launch | Instruction, ...] = ()
+    instead: tuple[Launch, ...] = ()
 
     def start(self, addresses: tuple[int, ...], stream: Any) -> None:
         """Make the call on a stream."""

@@ -31,6 +31,6 @@ def two_cards(request: pytest.FixtureRequest) -> Iterator[Machine]:
 def blas(card: Machine) -> Iterator[CublasLt]:
     """The library beside the stand-in for CuPy."""
     if not card.simulated:
-        pytest.skip("of the stand-in")
+        pytest.skip("the libraries are doubles, for the stand-in alone")
     with cublaslt() as found:
         yield found

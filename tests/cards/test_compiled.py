@@ -75,6 +75,11 @@ def step_report(card: Machine, name: str) -> Any:
     pytest.param(name, kind, marks=[] if name in QUICK else pytest.mark.slow if kind in SAMPLE.get(name, ()) else SWEEP)
     for name in WHOLE for kind in ("whole", "parts")])
 def test_training_is_that_of_define_by_run(card: Machine, name: str, kind: str) -> None:
+    check_training(card, name, kind)
+
+
+def check_training(card: Machine, name: str, kind: str) -> None:
+    """Steps that are compiled, each one graph where whole, change a model as define-by-run does."""
     expected, step = on_card(card, name, kind, static=False)
     for i in range(STEPS):
         step(i)

@@ -8,7 +8,7 @@ import cupy_kernels
 import numpy as np
 import pytest
 from cards.machines import SWEEP, Machine
-from cards.test_compiled import STEPS, on_card, state_of, step_report
+from cards.test_compiled import check_training, step_report
 from cublaslt_double import cublaslt
 from cudnn_double import Cudnn, cudnn
 
@@ -25,7 +25,7 @@ rng = np.random.default_rng(5)
 def dnn(card: Machine) -> Iterator[Cudnn]:
     """The library beside the stand-in for CuPy."""
     if not card.simulated:
-        pytest.skip("of the stand-in")
+        pytest.skip("the libraries are doubles, for the stand-in alone")
     with cudnn() as found:
         yield found
 
@@ -81,7 +81,7 @@ def test_convolutions_and_their_gradients(card: Machine, dnn: Cudnn, name: str) 
 
 def test_without_the_library(card: Machine) -> None:
     if not card.simulated:
-        pytest.skip("of the stand-in")
+        pytest.skip("the libraries are doubles, for the stand-in alone")
     static = check(card, *CASES["plain"])
     found = str(static.static.explain())
     assert "convolutions by kernels of Kusari's own: cuDNN's frontend was not found" in found
@@ -118,7 +118,7 @@ def test_a_call_that_fails_is_made_good_at_once(card: Machine, dnn: Cudnn, late:
 
 def test_another_module_of_that_name(card: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     if not card.simulated:
-        pytest.skip("of the stand-in")
+        pytest.skip("the libraries are doubles, for the stand-in alone")
     from kusari.runtime.card import cudnn
 
     def broken() -> Any:
@@ -156,7 +156,7 @@ def test_streams_of_the_caller(card: Machine, dnn: Cudnn) -> None:
 
 def test_each_card_has_its_handle_and_plans(two_cards: Machine) -> None:
     if not two_cards.simulated:
-        pytest.skip("of the stand-in")
+        pytest.skip("the libraries are doubles, for the stand-in alone")
     with cudnn() as dnn:
         function = kusari.static_graph(lambda x, W: F.convolution_2d(x, W))
         for device in (0, 1, 0, 1):
@@ -215,22 +215,8 @@ CALLED = {"lenet_cnn": (27, 16, 11, 13312), "vgg_cifar": (56, 30, 23, 18944), "r
     for name in CALLED for kind in ("whole", "parts")])
 def test_models_train_through_both_libraries(card: Machine, dnn: Cudnn, name: str, kind: str) -> None:
     with cublaslt() as blas:
-        expected, step = on_card(card, name, kind, static=False)
-        for i in range(STEPS):
-            step(i)
-        found, step = on_card(card, name, kind, static=True)
-        for i in range(STEPS):
-            card.waits.clear()
-            cupy_kernels.launches.clear()
-            step(i)
-            assert i == 0 or not card.waits or kind == "parts" and dict(card.waits) == {"float": 1}, "it reads the loss"
+        check_training(card, name, kind)
         assert blas.made and dnn.made and cupy_kernels.launches["calls"]
-        if kind == "whole":
-            assert cupy_kernels.launches["graphs"] == 1 and cupy_kernels.launches["kernels"] == 0
-        wanted = state_of(card, expected)
-        for key, value in state_of(card, found).items():
-            scale = max(1e-6, float(np.abs(wanted[key]).max()))
-            np.testing.assert_allclose(value, wanted[key], rtol=1e-3, atol=2e-5 * scale, err_msg=key)
 
 
 @pytest.mark.slow

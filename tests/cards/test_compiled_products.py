@@ -271,7 +271,7 @@ def test_explain_names_the_library(card: Machine, blas: CublasLt) -> None:
 
 def test_without_the_library(card: Machine) -> None:
     if not card.simulated:
-        pytest.skip("of the stand-in")
+        pytest.skip("the libraries are doubles, for the stand-in alone")
     training = Training(card)
     training.step(3)
     assert "5 products by kernels of Kusari's own: cuBLASLt was not found (pip install nvidia-cublas-cu12)" in (
@@ -280,7 +280,7 @@ def test_without_the_library(card: Machine) -> None:
 
 def test_a_library_of_another_make(card: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     if not card.simulated:
-        pytest.skip("of the stand-in")
+        pytest.skip("the libraries are doubles, for the stand-in alone")
     from kusari.runtime.card import libraries
     monkeypatch.setattr(libraries, "loaded", lambda stem, major: object())
     training = Training(card)
@@ -440,7 +440,7 @@ def test_frames_in_flight_have_workspaces_of_their_own(card: Machine, blas: Cubl
 
 def test_each_card_has_its_handle(two_cards: Machine) -> None:
     if not two_cards.simulated:
-        pytest.skip("of the stand-in")
+        pytest.skip("the libraries are doubles, for the stand-in alone")
     with cublaslt() as blas:
         function = kusari.static_graph(lambda a, c: F.matmul(a, c))
         for device in (0, 1, 0, 1):
