@@ -18,6 +18,9 @@ NOTES = """\
 counts. `≠` the losses differ by more than 1e-4 from those of most: not the same computation, left out of the ratios.
 `error`: see below. Ratios are taken within a round, then their median."""
 
+COLD = {"Processor seconds of the first three calls, empty caches": "first_cpu_s",
+        "Processor seconds from the start of the process to the end of the third call": "process_cpu_s"}
+
 
 @dataclass
 class Column:
@@ -124,22 +127,22 @@ def first(column: Column) -> str:
     return " / ".join([figure(values[0]), *([figure(statistics.median(values[1:]))] if values[1:] else [])])
 
 
-def best(row: dict[Key, Column], ours: bool, variant: str | None = None) -> tuple[Key, Column] | None:
-    """The quickest of ours or of the peers; ``variant``: only those."""
+def best(row: dict[Key, Column], ours: bool, figure: str = "step_ms") -> tuple[Key, Column] | None:
+    """The quickest of ours or of the peers; of first calls, only of those that compile."""
     usable = [(key, c) for key, c in row.items()
-              if c.usable and (key[0] == OURS) == ours and variant in (None, key[1])]
-    return min(usable, key=lambda found: found[1].median("step_ms") or 0.0, default=None)
+              if c.usable and (key[0] == OURS) == ours and (figure == "step_ms" or key[1] != "eager")]
+    return min(usable, key=lambda found: found[1].median(figure) or 0.0, default=None)
 
 
-def ratio(above: Column, below: Column) -> tuple[float, float, float] | None:
+def ratio(above: Column, below: Column, figure: str = "step_ms") -> tuple[float, float, float] | None:
     """How many times as long ``above`` takes, within each round: median, smallest, largest."""
-    both = [above.rounds[i]["step_ms"] / below.rounds[i]["step_ms"] for i in below.rounds if i in above.rounds]
+    both = [above.rounds[i][figure] / below.rounds[i][figure] for i in below.rounds if i in above.rounds]
     return (statistics.median(both), min(both), max(both)) if both else None
 
 
-def ratio_cell(above: tuple[Key, Column] | None, below: tuple[Key, Column] | None) -> str:
+def ratio_cell(above: tuple[Key, Column] | None, below: tuple[Key, Column] | None, figure: str = "step_ms") -> str:
     """The same as text; a dash where one of both is missing."""
-    found = ratio(above[1], below[1]) if above and below else None
+    found = ratio(above[1], below[1], figure) if above and below else None
     if found is None:
         return "-"
     return f"**{found[0]:.2f}** ({found[1]:.2f}–{found[2]:.2f})"
@@ -158,6 +161,20 @@ def ratios(results: Results) -> str:
                      *(figure(c[1].median("step_ms")) if c else "-" for c in (ours, peer)),
                      ratio_cell(peer, ours), ratio_cell(chainer, own)])
         if ours and peer and (each := ratio(peer[1], ours[1])):
+            found.append(each[0])
+    mean = f"\n\nGeometric mean of {len(found)} rows: {statistics.geometric_mean(found):.2f}." if found else ""
+    return aligned(rows, left=4) + mean
+
+
+def cold_ratios(results: Results, figure_of: str) -> str:
+    """The table that says who compiles with less."""
+    rows = [["model", "phase", "ours", "peer", "ours, s", "peer, s", "peer ÷ ours"]]
+    found: list[float] = []
+    for (model, phase), row in results.cells.items():
+        both = ours, peer = best(row, True, figure_of), best(row, False, figure_of)
+        rows.append([model, phase, *(name(c[0]) if c else "-" for c in both),
+                     *(figure(c[1].median(figure_of)) if c else "-" for c in both), ratio_cell(peer, ours, figure_of)])
+        if ours and peer and (each := ratio(peer[1], ours[1], figure_of)):
             found.append(each[0])
     mean = f"\n\nGeometric mean of {len(found)} rows: {statistics.geometric_mean(found):.2f}." if found else ""
     return aligned(rows, left=4) + mean
@@ -187,9 +204,13 @@ def text(results: Results) -> str:
     """The whole report."""
     run = results.run
     rounds = max(len(column.rounds) for row in results.cells.values() for column in row.values())
-    parts = [f"{run['machine']}; {rounds} rounds of {run['seconds']:g} s, {run['threads']} threads.", NOTES,
-             "### Best peer ÷ ours", ratios(results)]
-    for phase in results.phases():
+    parts = [f"{run['machine']}; {rounds} rounds of {run['seconds']:g} s, {run['threads']} threads.", NOTES]
+    if run.get("cold"):
+        for title, figure_of in COLD.items():
+            parts += [f"### {title}", cold_ratios(results, figure_of)]
+    else:
+        parts += ["### Best peer ÷ ours", ratios(results)]
+    for phase in () if run.get("cold") else results.phases():
         what = {"train": "Training", "infer": "Inference"}[phase]
         parts += [f"### {what}: milliseconds per step", phase_table(results, phase, step),
                   f"### {what}: seconds of the first three calls",

@@ -138,13 +138,13 @@ class Runner:
         self.scratch = scratch
         self.environment = dict(os.environ, PYTHONWARNINGS="ignore")
         self.environment.update({f"{name}_NUM_THREADS": str(options.threads) for name in THREAD_VARIABLES})
+        # As after an installation: the bytecode of all modules is there.
         self.bytecode = {"PYTHONPYCACHEPREFIX": str(scratch / "bytecode"), "PYTHONDONTWRITEBYTECODE": ""}
-        if options.cold:  # as after an installation, where the bytecode of all modules is there
-            folders = [str(Path(kusari.__file__).parents[1] / name)
-                       for name in ("frontend", "ir", "passes", "codegen", "runtime")]
-            progress("compiling Kusari's modules")
-            subprocess.run([options.interpreters["kusari"], "-m", "compileall", "-q", *folders],
-                           env=dict(self.environment, **self.bytecode), stdout=subprocess.DEVNULL, check=True)
+        folders = [str(Path(kusari.__file__).parents[1] / name)
+                   for name in ("frontend", "ir", "passes", "codegen", "runtime")]
+        progress("compiling Kusari's modules")
+        subprocess.run([options.interpreters["kusari"], "-m", "compileall", "-q", *folders],
+                       env=dict(self.environment, **self.bytecode), stdout=subprocess.DEVNULL, check=True)
 
     def process(self, library: str, *arguments: str, environment: dict[str, str] | None = None) -> dict[str, Any]:
         """Run the worker; returns what it printed, or an error."""
@@ -175,7 +175,7 @@ class Runner:
             if (turn == 0 or self.options.cold) and not self.options.caches:  # also a second attempt finds it empty
                 shutil.rmtree(cache, ignore_errors=True)
             environment[CACHES[job.library]] = str(cache)
-        if self.options.cold and job.library == "kusari":
+        if job.library == "kusari":
             environment.update(self.bytecode)
         return self.process(job.library, "measure", job.library, job.variant, job.model, job.phase,
                             str(self.scratch / job.model), str(self.options.threads), str(self.options.seconds),

@@ -82,6 +82,19 @@ def test_report_of_steps(report: str) -> None:
     assert "- some_mlp, train, torch compile: `no compiler`" in report
 
 
+def test_report_of_first_calls() -> None:
+    written = module("report")
+    first = {"first_cpu_s": 0.5, "process_cpu_s": 2.0}
+    lines = [{**CANNED[0], "cold": True}, record("kusari", "eager", 0, 1, first_cpu_s=0.1, process_cpu_s=0.5),
+             record("kusari", "static step", 0, 2, **first),
+             record("jax", "jit", 0, 1, first_cpu_s=0.25, process_cpu_s=4.0)]
+    text = written.text(written.Results(lines))
+    assert cells(text, "### Processor seconds of the first", "some_mlp")[2:] == [
+        "kusari static step", "jax jit", "0.500", "0.250", "**0.50** (0.50–0.50)"]  # define-by-run compiles nothing
+    assert cells(text, "### Processor seconds from the start", "some_mlp")[6] == "**2.00** (2.00–2.00)"
+    assert "per step" not in text
+
+
 def test_report_of_several_files(tmp_path: Path) -> None:
     written, files = module("report"), [tmp_path / f"{i}.jsonl" for i in range(2)]
     for i, file in enumerate(files):
