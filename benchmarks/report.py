@@ -18,7 +18,8 @@ NOTES = """\
 counts. `≠` the losses differ by more than 1e-4 from those of most: not the same computation, left out of the ratios.
 `error`: see below. Ratios are taken within a round, then their median."""
 
-COLD = {"Processor seconds of the first three calls, empty caches": "first_cpu_s",
+COLD = {"Seconds of the first three calls, empty caches": "first_s",
+        "Processor seconds of the same": "first_cpu_s",
         "Processor seconds from the start of the process to the end of the third call": "process_cpu_s"}
 
 

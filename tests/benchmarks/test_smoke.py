@@ -89,7 +89,7 @@ def test_report_of_first_calls() -> None:
              record("kusari", "static step", 0, 2, **first),
              record("jax", "jit", 0, 1, first_cpu_s=0.25, process_cpu_s=4.0)]
     text = written.text(written.Results(lines))
-    assert cells(text, "### Processor seconds of the first", "some_mlp")[2:] == [
+    assert cells(text, "### Processor seconds of the same", "some_mlp")[2:] == [
         "kusari static step", "jax jit", "0.500", "0.250", "**0.50** (0.50–0.50)"]  # define-by-run compiles nothing
     assert cells(text, "### Processor seconds from the start", "some_mlp")[6] == "**2.00** (2.00–2.00)"
     assert "per step" not in text
