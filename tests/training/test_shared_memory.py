@@ -54,12 +54,14 @@ def test_data_of_arrays_is_not_in_the_message() -> None:
     slots.release()
 
 
+class Broken(Examples):
+    def __getitem__(self, i: int) -> Any:
+        if i == 4:
+            raise KeyError("no such example")
+        return super().__getitem__(i)
+
+
 def test_an_error_of_an_example_is_raised_and_frees_its_slot() -> None:
-    class Broken(Examples):
-        def __getitem__(self, i: int) -> Any:
-            if i == 4:
-                raise KeyError("no such example")
-            return super().__getitem__(i)
     own = MultiprocessIterator(Broken(), 2, repeat=True, shuffle=False, n_processes=1, n_prefetch=1)
     try:
         for _ in range(4):

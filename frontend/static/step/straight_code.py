@@ -19,7 +19,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 #: The first version of Python whose instructions have not been tried: steps of its loops are made in parts.
-UNTRIED = (3, 14)
+UNTRIED = (3, 15)
 #: Attributes that the code may read of a loss.
 READ = frozenset(("array", "data", "shape", "dtype"))
 #: Names in code that could show its variables to others.
