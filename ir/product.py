@@ -78,6 +78,20 @@ def without_batch(sizes: Product, operands: Sequence[EpilogueOperand] = ()) -> P
     return replace(sizes, m=sizes.batch * sizes.m, batch=1)
 
 
+def is_sum_of_rows(node: Node) -> bool:
+    """Whether a node is the sum over the first axis of a matrix, and nothing else."""
+    return (node.op.name == "reduce" and node.attrs["fn"] == "sum" and tuple(node.attrs["axes"]) == (0,)
+            and len(node.inputs[0].shape) == 2)
+
+
+def factor_of_sum(node: Node, total: Node) -> int | None:
+    """Which factor of a ``matmul`` is summed over its terms by the sum of rows ``total``: 0 or 1, or None."""
+    if node.op.name != "matmul":
+        return None
+    terms_first = bool(node.attrs["transa"]), not node.attrs["transb"]
+    return next((i for i in (0, 1) if terms_first[i] and node.inputs[i] is total.inputs[0]), None)
+
+
 def epilogue_of(body: Graph) -> Epilogue:
     """Return the epilogue of ``body``, which has one root and elementwise nodes; raises ``NotANest`` with the reason.
 

@@ -65,6 +65,10 @@ class Chooser(ABC):
     def choose(self, node: Node) -> Chosen:
         """Return how the library computes a node; raises ``Refused`` with the reason why it does not."""
 
+    def choose_both(self, before: Node, node: Node) -> Chosen | None:
+        """Return how the library computes a node and the one right before it at once, or None."""
+        return None
+
     def overlap(self, a: Value, b: Value) -> bool:
         """Whether two values share memory."""
         first, second = self.place(a), self.place(b)

@@ -16,7 +16,7 @@ from kusari.codegen.cuda.generate import CardGenerator
 from kusari.codegen.cuda.text.dialect import OPTIONS, cuda_source
 from kusari.codegen.cuda.text.guard import guarded, noting
 from kusari.ir import Graph, Node, Plan, Program, Trait, Value
-from kusari.passes import WITHOUT_WINOGRAD, Observer, name_of, plain_factors, plan
+from kusari.passes import WITHOUT_WINOGRAD, Observer, name_of, plain_factors, plan, sums_beside_products
 from kusari.runtime.card.executable import CardExecutable, nodes_without_kernels
 from kusari.runtime.card.kernels import CardLoader, Dialect, cupy
 
@@ -33,9 +33,10 @@ from ..trace.recording import NotStatic
 from .arguments import CardArguments
 
 EVERY_INPUT = 1 << 62  # bytes: graphs read fixed addresses, so inputs are copied to where the planner has them
-#: Passes in another order than on the CPU: CuPy draws, kernels compute masks, and factors may be halves.
-PASSES = tuple(p for step in WITHOUT_WINOGRAD if name_of(step) != "narrow_draws"
-               for p in ((plain_factors, step) if name_of(step) == "fuse" else (step,)))
+#: Passes in another order than on the CPU: CuPy draws, kernels compute masks, factors may be halves, and libraries
+#: compute sums beside products.
+PASSES = (*(p for step in WITHOUT_WINOGRAD if name_of(step) != "narrow_draws"
+            for p in ((plain_factors, step) if name_of(step) == "fuse" else (step,))), sums_beside_products)
 
 
 class NoKernel(NotStatic, NotCompilable):
