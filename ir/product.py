@@ -5,10 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
+from typing import Literal
 
 from .alignment import NotANest, align, is_squeeze
 from .expr import Arg, Expr, Lit, strong, substitute
 from .graph import Graph, Node, Value
+
+#: What factors in float32 are rounded to before they are multiplied on a card, by tensor cores; sums are float32.
+Rounding = Literal["", "tf32", "bf16"]
 
 ROOTS = frozenset(("matmul", "conv", "conv_input"))  # ops that an epilogue may follow in one kernel
 

@@ -21,11 +21,13 @@ import cupy_memory
 import cupy_streams
 import numpy as np
 from cupy_streams import state
+from rounding import rounded
 
 NOT_INITIALIZED, INVALID_VALUE, INTERNAL_ERROR, NOT_SUPPORTED = 1, 7, 14, 15
 KINDS = {0: "float32", 1: "float64", 2: "float16"}
 #: Compute and scale type: types of factors and results.
-TOGETHER = {(68, 0): ((0, 0), (2, 2), (2, 0)), (77, 0): ((0, 0),), (70, 1): ((1, 1),)}
+TOGETHER = {(68, 0): ((0, 0), (2, 2), (2, 0)), (75, 0): ((0, 0),), (77, 0): ((0, 0),), (70, 1): ((1, 1),)}
+ROUNDINGS = {75: "bf16", 77: "tf32"}  # of factors, by compute type
 #: Attributes by descriptor: their bytes, how these are read, and the default.
 ATTRIBUTES: dict[str, dict[int, tuple[int, str, int]]] = {
     "MatrixLayout": {1: (4, "i", 0), 5: (4, "i", 1), 6: (8, "q", 0)},
@@ -212,8 +214,8 @@ class CublasLt:
             left, right, addend, result = (_matrices(*x) for x in zip((a, b, c, d), layouts, kinds, strict=True))
             left = left.mT if operation[3] else left
             right = right.mT if operation[4] else right
-            if operation["compute"] == 77:
-                left, right = _rounded(left), _rounded(right)
+            if rounding := ROUNDINGS.get(operation["compute"]):
+                left, right = rounded(left, rounding), rounded(right, rounding)
             with np.errstate(all="ignore"):
                 y = wide.type(factor) * np.matmul(left.astype(wide), right.astype(wide))
                 if other:
@@ -245,12 +247,6 @@ def _matrices(address: int, layout: dict[Any, Any], kind: np.dtype[Any]) -> np.n
     strides = layout[6] * kind.itemsize, kind.itemsize, layout["ld"] * kind.itemsize
     return np.lib.stride_tricks.as_strided(_at(address, _count(layout), kind),
                                            (layout[5], layout["rows"], layout["columns"]), strides)
-
-
-def _rounded(x: np.ndarray) -> np.ndarray:
-    """Floats with ten bits behind the point, as TF32 has."""
-    bits = np.ascontiguousarray(x).view(np.uint32)
-    return ((bits + 0x1000) & ~np.uint32(0x1FFF)).view(np.float32)
 
 
 @contextmanager

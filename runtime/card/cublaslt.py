@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kusari.ir import DType
+from kusari.ir.product import Rounding
 
 from . import libraries
 from .launches import Refused
@@ -23,7 +24,8 @@ from .launches import Refused
 SUCCESS = 0
 TRANSPOSED = 1
 TYPES = {"float32": 0, "float64": 1, "float16": 2}
-COMPUTE_32F, COMPUTE_64F, COMPUTE_32F_FAST_TF32 = 68, 70, 77
+COMPUTE_64F = 70
+COMPUTE_32F: dict[Rounding, int] = {"": 68, "bf16": 75, "tf32": 77}  # 32F, 32F_FAST_16BF, 32F_FAST_TF32
 # cublasLtMatrixLayoutAttribute_t
 BATCH_COUNT, STRIDED_BATCH_OFFSET = 5, 6
 # cublasLtMatmulDescAttributes_t
@@ -63,7 +65,7 @@ class Work:
 
     A is ``m x k`` (``k x m`` under ``transa``), B likewise; the strides lead to the next matrix of the batch, in
     elements. C has the form of the result, which is contiguous. Factors in float16 are added up in float32, which the
-    result may be, too, and ``tf32`` lets factors in float32 be rounded to TF32.
+    result may be, too; those in float32 may be rounded to ``rounding``.
     """
 
     m: int
@@ -81,7 +83,7 @@ class Work:
     bias: bool = False
     relu: bool = False
     sums: int | None = None
-    tf32: bool = False
+    rounding: Rounding = ""
 
     @property
     def has_vector(self) -> bool:
@@ -178,7 +180,7 @@ class Library:
     def description(self, work: Work) -> c_void_p:
         """Return the descriptor of an operation."""
         double = work.dtype.itemsize == 8
-        compute = COMPUTE_64F if double else COMPUTE_32F_FAST_TF32 if work.tf32 else COMPUTE_32F
+        compute = COMPUTE_64F if double else COMPUTE_32F[work.rounding]
         made = c_void_p()
         self.call("cublasLtMatmulDescCreate", byref(made), compute, TYPES["float64" if double else "float32"])
         for attribute, is_transposed in ((TRANSA, work.transb), (TRANSB, work.transa)):

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from kusari.ir import Arena, Instruction, Kernel, Node, Plan, Program, TensorType, Value
+from kusari.ir.product import Rounding
 
 from ..executable import LEAST_SECONDS, Measured, changes_state, has_status, is_free
 from .choice import SCRATCH, Chooser, Chosen
@@ -84,14 +85,15 @@ class CardExecutable:
     The memory of a frame is one buffer: the planner's arena, then what kernels of one node leave to each other, the
     reports of gathers and the tables of kernels with many operands. Constants are one buffer that all frames read.
     ``graphs`` says whether launches become CUDA graphs; of NVIDIA's ``libraries`` those with these names are called.
-    Where one refuses, now or in a run, kernels of ours are launched.
+    Where one refuses, now or in a run, kernels of ours are launched. Libraries may round factors in float32 to
+    ``rounding``.
 
     Invariant: ``rows`` run in the program's order, on the stream that is current at the call; every frame has memory of
     its own, so any number of them may be in flight. Rows are replaced as a whole, and frames notice.
     """
 
     def __init__(self, plan: Plan, program: Program, loader: CardLoader, device: int, graphs: bool = True,
-                 libraries: Collection[str] = ("cuBLASLt", "cuDNN")) -> None:
+                 libraries: Collection[str] = ("cuBLASLt", "cuDNN"), rounding: Rounding = "") -> None:
         started = time.perf_counter()
         self.plan, self.program, self.device, self.graphs = plan, program, device, graphs
         graph = plan.graph
@@ -107,7 +109,7 @@ class CardExecutable:
         self.watch = watch(device)
         state = {plan.slots.get(v) for v in self.written}
         refused: Counter[tuple[str, str]] = Counter()
-        choosers = [make(plan, device, self._place, loader.dialect.split) for name, make in (
+        choosers = [make(plan, device, self._place, loader.dialect.split, rounding) for name, make in (
             ("cuBLASLt", Products), ("cuDNN", Convolutions)) if name in libraries]
         groups: list[tuple[list[Instruction], Chosen | None]] = []
         for _, found in groupby(rows, lambda row: id(row.node)):

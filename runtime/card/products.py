@@ -8,10 +8,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kusari.ir import Arg, Call, Expr, Lit, Node, Value
-from kusari.ir.product import Epilogue, EpilogueOperand, factor_of_sum, is_sum_of_rows, product_of, without_batch
+from kusari.ir.product import (
+    Epilogue,
+    EpilogueOperand,
+    Rounding,
+    factor_of_sum,
+    is_sum_of_rows,
+    product_of,
+    without_batch,
+)
 
 from . import cublaslt
-from .choice import SCRATCH, Chooser, Chosen, epilogue_in, has_root, tf32
+from .choice import SCRATCH, Chooser, Chosen, epilogue_in, has_root
 from .cublaslt import MOST_ALIGNMENT_BYTES, TYPES, VECTOR_BYTES, Product, Work, alignment_of
 from .kernels import cupy
 from .launches import Place, Refused
@@ -60,7 +68,7 @@ class Products(Chooser):
             return None
         (a, b), sums, result = node.inputs, before.output, node.output
         size = work.n if number else work.m
-        if work.batch > 1 or work.tf32 or work.k == 1 or size == 1 or not (
+        if work.batch > 1 or work.rounding or work.k == 1 or size == 1 or not (
                 work.factor_dtype == work.dtype == sums.tensor.dtype == _SINGLE):
             return None
         if any(self.overlap(v, y) for y in (sums, result) for v in (a, b)) or self.overlap(sums, result):
@@ -102,8 +110,9 @@ class Products(Chooser):
         sizes = without_batch(sizes, epilogue.operands)
         if not min(sizes.m, sizes.n, sizes.k, sizes.batch):
             raise Refused("it is empty")
+        rounding: Rounding = self.rounding if factor == _SINGLE else ""
         return Work(sizes.m, sizes.n, sizes.k, sizes.transa, sizes.transb, sizes.batch, sizes.stride_a,
-                    sizes.stride_b, factor, dtype, tf32=factor == _SINGLE and tf32())
+                    sizes.stride_b, factor, dtype, rounding=rounding)
 
     def _whole(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value], work: Work, form: _Form) -> Chosen:
         """The product with all of its epilogue."""

@@ -11,6 +11,7 @@ from cards.test_compiled_products import executable, normal
 from cublaslt_double import CublasLt
 
 from kusari.ir import Builder, Value
+from kusari.static.card.place import CardPlace
 
 OF = {0: "sums of B", 1: "sums of A"}  # in column-major order the factors change places
 
@@ -68,10 +69,9 @@ def test_sums_of_other_types_are_kernels(card: Machine, blas: CublasLt, dtype: s
     assert {call["epilogue"] for call in blas.made} == {""} and report.launches == 2
 
 
-def test_sums_of_rounded_factors_are_kernels(card: Machine, blas: CublasLt, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUPY_TF32", "1")
+def test_sums_of_rounded_factors_are_kernels(card: Machine, blas: CublasLt) -> None:
     g = np.full((9, 4), 1 + 2 ** -13, "f")
-    made, (_, total), _ = executable(card, gradients(0), [g, normal(9, 6)])
+    made, (_, total), _ = executable(card, gradients(0), [g, normal(9, 6)], place=CardPlace(0, "tf32"))
     assert blas.made[-1]["epilogue"] == "" and (total == g.sum(0)).all()
 
 

@@ -158,6 +158,8 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     states = tuple((entry.holder, entry.key) for _, _, entry in tape.carried.values())
     distinct = tuple(dict.fromkeys(inputs))
     place = _place(tape, leaves, out_leaves, card)
+    if place is not None and observation is not None:
+        observation.called_again(*place.setting)
     consts = tuple([(v, a.get() if is_cupy_array(a) else a) for v, a in tape.consts])
     nodes, outputs = apart(tape.nodes, outputs, tape.written.sources, tape.where or "")
     graph = Graph(name, distinct, tuple(tape.bindings), consts, nodes, outputs)
