@@ -1,4 +1,4 @@
-"""What factors in float32 are rounded to before they are multiplied: CuPy's setting."""
+"""The rounding of factors in float32 before they are multiplied: CuPy's setting."""
 from __future__ import annotations
 
 import os
@@ -16,7 +16,7 @@ _SINGLE: Any = np.dtype(np.float32)
 
 
 def rounding() -> Rounding:
-    """What ``cupy._core.set_compute_type`` says for float32, or ``CUPY_TF32=1`` until it is called."""
+    """Return the type that ``cupy._core.set_compute_type`` has for float32, or ``CUPY_TF32=1`` until it is called."""
     try:
         return _OF_COMPUTE_TYPE.get(cupy()._core.get_compute_type(_SINGLE), "")
     except AttributeError:  # another CuPy

@@ -1,6 +1,7 @@
 """Products whose factors in float32 are rounded, as CuPy is told: to bfloat16 or TF32, by cuBLASLt or our own tiles."""
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,14 @@ from kusari.static.card.place import card as card_now
 
 COMPUTE = {"": 68, "bf16": 75, "tf32": 77}
 TYPES = {"": 1, "bf16": 6, "tf32": 7}  # CuPy's
+
+
+@pytest.fixture(autouse=True)
+def restored(card: Machine) -> Iterator[None]:
+    """CuPy's setting is what it was."""
+    before = card.xp._core.get_compute_type(np.dtype("f"))
+    yield
+    card.xp._core.set_compute_type(np.dtype("f"), before)
 
 
 def multiply_in(card: Machine, kind: str) -> None:
@@ -101,4 +110,4 @@ def test_convolutions_of_our_own(card: Machine, kind: Any) -> None:
         exact = F.convolution_2d(*(rounded(v, kind).astype("d") for v in (images, weights))).array
     if card.simulated:
         np.testing.assert_allclose(card.host(y.array), exact, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(card.host(y.array), exact, rtol=2e-2, atol=2e-2)
+    np.testing.assert_allclose(card.host(y.array), exact, rtol=1e-1, atol=1e-1)

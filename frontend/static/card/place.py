@@ -57,7 +57,7 @@ class CardPlace:
 
     @property
     def setting(self) -> tuple[Callable[[], Rounding], tuple[()], Rounding, str]:
-        """What reads how CuPy multiplies, no arguments, the result for which this place was made, and its name."""
+        """The function that reads how CuPy multiplies, its arguments, its result when this was made, and its name."""
         return rounding, (), self.rounding, "the rounding of factors in float32 (cupy._core.set_compute_type)"
 
     def holds(self, array: Any) -> bool:
