@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from kusari.ir import Arg, DType, Expr, Windows
+from kusari.ir.product import Rounding
 
 F32 = np.dtype("float32")
 Direction = Literal["forward", "input", "weight"]
@@ -30,7 +31,7 @@ class GemmSpec:
     In ``exprs`` ``Arg(0)`` is the product and ``Arg(i)`` is ``operands[i - 1]``. A is ``m x k`` (``k x m`` under
     ``transa``), B likewise; ``stride_a`` and ``stride_b`` lead to the next matrix of the batch (0 = the same one, None
     = contiguous). Outputs are contiguous ``batch x m x n``. Elements of A and B are ``factors`` where those are not of
-    the product's ``dtype``: halves, whose products are added up in float32.
+    the product's ``dtype``: halves, whose products are added up in float32. Those of float32 are ``rounded`` first.
     """
 
     m: int
@@ -45,8 +46,10 @@ class GemmSpec:
     stride_a: int | None = None
     stride_b: int | None = None
     factors: DType | None = None
+    rounded: Rounding = ""
 
     def __post_init__(self) -> None:
+        _require_floats(self)
         if not _adds_up(self.factor_dtype, self.dtype) and self.dtype.kind not in "iu":
             raise ValueError(f"expected a product of integers, float32 or float64, got {self.dtype}")
         if min(self.m, self.n, self.k, self.batch) < 0:
@@ -69,7 +72,8 @@ class ConvSpec:
     Every expression of ``exprs`` becomes an output of the shape of the result: ``Arg(0)`` is the convolution,
     ``Arg(i)`` is ``operands[i - 1]``, whose strides are for a step of the channel (row), of the position in C order
     (column), and of the sample (batch). Weight gradients have no epilogue. Slots: the two arrays in the order named
-    above, the operands, the outputs, and scratch if the kernel asks for it. ``factors`` are as in a product.
+    above, the operands, the outputs, and scratch if the kernel asks for it. ``factors`` and ``rounded`` are as in a
+    product.
     """
 
     direction: Direction
@@ -87,8 +91,10 @@ class ConvSpec:
     exprs: tuple[Expr, ...] = (Arg(0),)
     operands: tuple[GemmOperand, ...] = ()
     factors: DType | None = None
+    rounded: Rounding = ""
 
     def __post_init__(self) -> None:
+        _require_floats(self)
         if not _adds_up(self.factor_dtype, self.dtype):
             raise ValueError(f"expected a convolution of float32 or float64, got {self.dtype}")
         if self.c % self.groups or self.k % self.groups:
@@ -149,6 +155,11 @@ class ConvSpec:
             read = (rows if o.row else 1) * (columns if o.column else 1) * (self.n if o.batch else 1)
             total += o.dtype.itemsize * read
         return total
+
+
+def _require_floats(spec: GemmSpec | ConvSpec) -> None:
+    if spec.rounded and not spec.factor_dtype == spec.dtype == F32:
+        raise ValueError(f"expected factors in float32 to be rounded, got {spec.factor_dtype}")
 
 
 def _adds_up(factors: DType, sums: DType) -> bool:

@@ -31,7 +31,7 @@ from kusari.ir import (
 )
 from kusari.ir.alignment import NotANest
 from kusari.ir.nest import Nest, nest_of
-from kusari.ir.product import ROOTS, Epilogue, epilogue_of, product_of, without_batch
+from kusari.ir.product import ROOTS, Epilogue, Rounding, epilogue_of, product_of, without_batch
 
 from .contractions import ConvSpec, Direction, GemmOperand, GemmSpec
 from .llvm.contraction.winograd.choose import explained, winograd_of
@@ -46,12 +46,14 @@ Language = Literal["llvm", "numba", "cuda"]
 _DIRECTIONS: dict[str, Direction] = {"conv": "forward", "conv_input": "input", "conv_weight": "weight"}
 
 
-def generate(plan: Plan, target: Target, language: Language = "llvm", winograd: int = 4) -> Program:
+def generate(plan: Plan, target: Target, language: Language = "llvm", winograd: int = 4,
+             rounding: Rounding = "") -> Program:
     """Return the program of ``plan``; raises ``ValueError`` for an unknown language.
 
     ``"numba"`` writes loop nests and ``foreach`` as Python functions for Numba, and nothing else: products,
     convolutions, pooling and data movement are left to Python and NumPy's libraries, like all nodes without a kernel.
     ``"cuda"`` writes texts for a graphics card, where all values are.
+    ``rounding`` is what these round factors in float32 to.
     ``winograd`` is the largest tile (2 or 4) with which Winograd's algorithm may compute convolutions in float32; 0
     forbids it.
     """
@@ -61,7 +63,7 @@ def generate(plan: Plan, target: Target, language: Language = "llvm", winograd: 
         raise ValueError(f"expected the language 'llvm', 'numba' or 'cuda', got {language!r}")
     if language == "cuda":
         from .cuda.generate import CardGenerator
-        writer: Generator = CardGenerator(target)
+        writer: Generator = CardGenerator(target, rounding)
     else:
         writer = Generator(target, language, winograd)
     found = [i for node in plan.graph.nodes for i in writer.instructions(node, plan)]
@@ -80,6 +82,8 @@ class Generator:
         (is_move, "data.move", "move_kernel"), (is_pooling, "data.pool", "pool_kernel"),
         (is_scan, "data.scan", "scan_kernel"), (is_row_access, "data.gather", "gather_kernel"),
         (is_uniform_draw, "data.twister", "uniform_kernel"))
+
+    rounding: Rounding = ""  # of factors in float32
 
     def __init__(self, target: Target, language: Language, winograd: int) -> None:
         self.target = target
@@ -197,7 +201,8 @@ class Generator:
         spec = ConvSpec(
             direction, a[0], c, k, windows.size, windows.out, windows.kernel, windows.stride, windows.pad,
             windows.dilate, root.attrs["groups"], dtypes[1], epilogue.exprs,
-            tuple(GemmOperand(o.value.tensor.dtype, o.row, o.column, o.batch) for o in epilogue.operands), dtypes[0])
+            tuple(GemmOperand(o.value.tensor.dtype, o.row, o.column, o.batch) for o in epilogue.operands), dtypes[0],
+            self._rounding(*dtypes))
         return self._of_convolution(node, spec, epilogue, outer)
 
     def _of_convolution(self, node: Node, spec: ConvSpec, epilogue: Epilogue, outer: Mapping[Value, Value],
@@ -231,6 +236,9 @@ class Generator:
         same = all(v.tensor.dtype == dtype for v in root.inputs)
         return (None, dtype) if same and dtype.name in ("float32", "float64") else None
 
+    def _rounding(self, factors: DType | None, sums: DType) -> Rounding:
+        return self.rounding if factors is None and sums.name == "float32" else ""
+
     def _product(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value]) -> tuple[Instruction, ...] | None:
         root = epilogue.node
         sizes = product_of(root)
@@ -241,7 +249,7 @@ class Generator:
         spec = GemmSpec(
             sizes.m, sizes.n, sizes.k, sizes.transa, sizes.transb, dtypes[1], sizes.batch, epilogue.exprs,
             tuple(GemmOperand(o.value.tensor.dtype, o.row, o.column, o.batch) for o in epilogue.operands),
-            stride_a=sizes.stride_a, stride_b=sizes.stride_b, factors=dtypes[0])
+            stride_a=sizes.stride_a, stride_b=sizes.stride_b, factors=dtypes[0], rounded=self._rounding(*dtypes))
         if spec not in self._products:
             self._products[spec] = self._of_product(spec)
         operands = reads_and_writes(node, epilogue, outer)

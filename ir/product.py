@@ -5,10 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
+from typing import Literal
 
 from .alignment import NotANest, align, is_squeeze
 from .expr import Arg, Expr, Lit, strong, substitute
 from .graph import Graph, Node, Value
+
+#: What factors in float32 are rounded to before they are multiplied on a card, by tensor cores; sums are float32.
+Rounding = Literal["", "tf32", "bf16"]
 
 ROOTS = frozenset(("matmul", "conv", "conv_input"))  # ops that an epilogue may follow in one kernel
 
@@ -76,6 +80,20 @@ def without_batch(sizes: Product, operands: Sequence[EpilogueOperand] = ()) -> P
     if sizes.stride_b or sizes.transa or sizes.stride_a != sizes.m * sizes.k or sizes.batch == 1 or not even:
         return sizes
     return replace(sizes, m=sizes.batch * sizes.m, batch=1)
+
+
+def is_sum_of_rows(node: Node) -> bool:
+    """Whether a node is the sum over the first axis of a matrix, and nothing else."""
+    return (node.op.name == "reduce" and node.attrs["fn"] == "sum" and tuple(node.attrs["axes"]) == (0,)
+            and len(node.inputs[0].shape) == 2)
+
+
+def factor_of_sum(node: Node, total: Node) -> int | None:
+    """Which factor of a ``matmul`` is summed over its terms by the sum of rows ``total``: 0 or 1, or None."""
+    if node.op.name != "matmul":
+        return None
+    terms_first = bool(node.attrs["transa"]), not node.attrs["transb"]
+    return next((i for i in (0, 1) if terms_first[i] and node.inputs[i] is total.inputs[0]), None)
 
 
 def epilogue_of(body: Graph) -> Epilogue:

@@ -23,3 +23,4 @@ from .recompute import Account as Account
 from .recompute import limit as limit
 from .recompute import recompute as recompute
 from .recompute import search as search
+from .sums_of_factors import sums_beside_products as sums_beside_products

@@ -16,6 +16,7 @@ from kusari.codegen.cuda.contraction import conv, gemm
 from kusari.codegen.cuda.nest.kernels import nest_kernels
 from kusari.ir import PRIMITIVES, Arg, Builder, Call, Graph, Kernel, TensorType, Value, tensor_type
 from kusari.ir.nest import nest_of
+from kusari.ir.product import Rounding
 from kusari.passes import plan
 
 HALF = body(lambda b, x, y: b.call("maximum", b.call("tanh", b.call("add", x, 1)), b.cast(y, "float16")),
@@ -68,8 +69,9 @@ def _of_node(name: str) -> Sample:
     return Sample(name, program.kernels, [v.tensor for v in program.instructions[0].operands])
 
 
-def _of_product(name: str, m: int, n: int, k: int, dtype: str, factors: str = "") -> Sample:
-    spec = GemmSpec(m, n, k, transb=True, dtype=np.dtype(dtype), factors=np.dtype(factors) if factors else None)
+def _of_product(name: str, m: int, n: int, k: int, dtype: str, factors: str = "", rounded: Rounding = "") -> Sample:
+    spec = GemmSpec(m, n, k, transb=True, dtype=np.dtype(dtype), factors=np.dtype(factors) if factors else None,
+                    rounded=rounded)
     kernels = [gemm.gemm_kernel(spec, i) for i in range(gemm.shape_of(spec).kernels)]
     inputs = [tensor_type(factors or dtype, s) for s in ((m, k), (n, k))]
     return Sample(name, kernels, [*inputs, tensor_type(dtype, (m, n))])
@@ -93,6 +95,8 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "product": partial(_of_product, "product", 130, 140, 50, "f4"),
     "product in parts": partial(_of_product, "product in parts", 20, 10, 4000, "f8"),
     "product of halves": partial(_of_product, "product of halves", 130, 140, 50, "f4", "f2"),
+    "product in bf16": partial(_of_product, "product in bf16", 130, 140, 50, "f4", "", "bf16"),
+    "product in tf32": partial(_of_product, "product in tf32", 130, 140, 50, "f4", "", "tf32"),
     "product of bytes": partial(_of_product, "product of bytes", 130, 140, 50, "i1"),
     **{direction: partial(_of_convolution, direction) for direction in DIRECTIONS},
     **{f"{direction} of halves": partial(_of_convolution, direction, "f2") for direction in DIRECTIONS},

@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from rounding import rounded
 
 from kusari.codegen.contractions import ConvSpec
 from kusari.ir import PRIMITIVES
@@ -26,7 +27,7 @@ def arrays_of(spec: ConvSpec, rng) -> tuple[list[np.ndarray], np.ndarray]:
     inputs, open_ = {"forward": ([x, w], spec.out), "input": ([y, w], spec.size),
                      "weight": ([x, y], spec.kernel)}[spec.direction]
     attrs = {"stride": spec.stride, "pad": spec.pad, "dilate": spec.dilate, "groups": spec.groups, "size": open_}
-    wide, = PRIMITIVES[OPS[spec.direction]].call(attrs, *(a.astype("d") for a in inputs))
+    wide, = PRIMITIVES[OPS[spec.direction]].call(attrs, *(rounded(a, spec.rounded).astype("d") for a in inputs))
     return inputs, wide
 
 

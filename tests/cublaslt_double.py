@@ -21,17 +21,20 @@ import cupy_memory
 import cupy_streams
 import numpy as np
 from cupy_streams import state
+from rounding import rounded
 
 NOT_INITIALIZED, INVALID_VALUE, INTERNAL_ERROR, NOT_SUPPORTED = 1, 7, 14, 15
 KINDS = {0: "float32", 1: "float64", 2: "float16"}
 #: Compute and scale type: types of factors and results.
-TOGETHER = {(68, 0): ((0, 0), (2, 2), (2, 0)), (77, 0): ((0, 0),), (70, 1): ((1, 1),)}
+TOGETHER = {(68, 0): ((0, 0), (2, 2), (2, 0)), (75, 0): ((0, 0),), (77, 0): ((0, 0),), (70, 1): ((1, 1),)}
+ROUNDINGS = {75: "bf16", 77: "tf32"}  # of factors, by compute type
 #: Attributes by descriptor: their bytes, how these are read, and the default.
 ATTRIBUTES: dict[str, dict[int, tuple[int, str, int]]] = {
     "MatrixLayout": {1: (4, "i", 0), 5: (4, "i", 1), 6: (8, "q", 0)},
     "MatmulDesc": {3: (4, "i", 0), 4: (4, "i", 0), 7: (4, "I", 1), 8: (8, "Q", 0)},
     "MatmulPreference": {1: (8, "Q", 0), 5: (4, "I", 256), 6: (4, "I", 256), 7: (4, "I", 256), 8: (4, "I", 256)}}
-EPILOGUES = {1: "", 2: "relu", 4: "bias", 6: "relu bias"}
+EPILOGUES = {1: "", 2: "relu", 4: "bias", 6: "relu bias", 256: "sums of A", 512: "sums of B"}
+VECTORS = 4 | 256 | 512    # epilogues with a bias, or sums for a bias's gradient
 SPLIT_TERMS = 16           # sums of more take a workspace
 WORKSPACE_BYTES = 4096
 RESULT = struct.Struct("<8Q Q i f 4i")  # cublasLtMatmulHeuristicResult_t
@@ -138,6 +141,9 @@ class CublasLt:
         expect(len({x[5] for x in layouts}) == 1 and all(x[1] == 0 for x in layouts))
         expect(description[7] in EPILOGUES)
         expect(description[7] == 1 or kinds != (1, 1), NOT_SUPPORTED)
+        if description[7] & (256 | 512):  # the terms follow each other along the second axis, in column-major order
+            expect(not description[3] and m > 1 if description[7] & 256 else description[4] and n > 1, NOT_SUPPORTED)
+            expect(k > 1 and d[5] == 1, NOT_SUPPORTED)
         return m, n, k
 
     def _heuristic(self, handle: int, description: int, a: int, b: int, c: int, d: int, preference: int, wanted: int,
@@ -153,9 +159,10 @@ class CublasLt:
         workspace = WORKSPACE_BYTES if k > SPLIT_TERMS else 0
         expect(not any(x % size for x, size in zip(needs, sizes, strict=True)), NOT_SUPPORTED)
         expect(not self.refuses(n, m, k, EPILOGUES[operation[7]]) and workspace <= wishes[1], NOT_SUPPORTED)
-        bias = min(256, operation[8] & -operation[8]) if operation[7] & 4 else 1
-        expect(bias and (bias >= 16 or not operation[7] & 4), NOT_SUPPORTED)
-        data = RESULT.pack(0xA190, *needs, bias, workspace, hash((m, n, k)) & 0xFFFF, workspace, 0, 1.0, 0, 0, 0, 0)
+        bias = min(256, operation[8] & -operation[8]) if operation[7] & VECTORS else 1
+        expect(bias and (bias >= 16 or not operation[7] & VECTORS), NOT_SUPPORTED)
+        signature = hash((m, n, k, operation[7])) & 0xFFFF
+        data = RESULT.pack(0xA190, *needs, bias, workspace, signature, workspace, 0, 1.0, 0, 0, 0, 0)
         ctypes.memmove(results, data, RESULT.size)
         c_int.from_address(count).value = 1
 
@@ -168,11 +175,11 @@ class CublasLt:
         layouts = [dict(self._known(x, "MatrixLayout")) for x in (a_layout, b_layout, c_layout, d_layout)]
         m, n, k = self._sizes(operation, layouts)
         mark, *needs, bias_need, wanted, signature = struct.unpack("<8Q", ctypes.string_at(algorithm, 64))
-        expect(mark == 0xA190 and signature == hash((m, n, k)) & 0xFFFF)
+        expect(mark == 0xA190 and signature == hash((m, n, k, operation[7])) & 0xFFFF)
         expect(not any(x % need for x, need in zip((a, b, c, d), needs, strict=True)))
         expect(room >= wanted and (not wanted or workspace and not workspace % 16))
-        bias = operation[8] if operation[7] & 4 else 0
-        expect(not operation[7] & 4 or bias and not bias % bias_need)
+        vector = operation[8] if operation[7] & VECTORS else 0
+        expect(not operation[7] & VECTORS or vector and not vector % bias_need)
         expect(not self.fails(), INTERNAL_ERROR)
         scalar = "d" if operation["scale"] == 1 else "f"
         factor, other = (struct.unpack(scalar, ctypes.string_at(x, struct.calcsize(scalar)))[0] for x in (alpha, beta))
@@ -182,14 +189,19 @@ class CublasLt:
         assert on.device_id == device or not stream, "a stream of another card"
         kinds = [np.dtype(KINDS[x["type"]]) for x in layouts]
         kind, wide = kinds[3], np.dtype("float64" if kinds[0].itemsize == 8 else "float32")
-        for address in (a, b, d, *[c] * bool(other), *[bias] * bool(bias), *[workspace] * bool(wanted)):
+        for address in (a, b, d, *[c] * bool(other), *[vector] * bool(vector), *[workspace] * bool(wanted)):
             cupy_memory.pool.expect_on(address or 0, device)
         spans = [_span(*x) for x in zip((a, b, c, d), layouts, kinds, strict=True)]
-        operands = [spans[0], spans[1], *[(bias, bias + m * kind.itemsize)] * bool(bias),
-                    *[spans[2]] * bool(other and c != d)]
+        long = n if operation[7] & 512 else m
+        vectors = [(vector, vector + long * kind.itemsize)] * bool(vector)
+        sums = vectors if operation[7] & (256 | 512) else []
+        operands = [spans[0], spans[1], *[spans[2]] * bool(other and c != d), *[v for v in vectors if v not in sums]]
         if wanted:
             operands.append((workspace or 0, (workspace or 0) + wanted))
-        assert all(end <= spans[3][0] or spans[3][1] <= begin for begin, end in operands), "the result is on an operand"
+        results = [spans[3], *sums]
+        for i, (first, last) in enumerate(results):
+            assert all(end <= first or last <= begin for begin, end in operands + results[:i]), (
+                "the result is on an operand")
         if not capturing:
             cupy_kernels.launches["kernels"] += 1
         self.made.append({"m": n, "n": m, "k": k, "epilogue": EPILOGUES[operation[7]], "alpha": factor, "beta": other,
@@ -202,14 +214,16 @@ class CublasLt:
             left, right, addend, result = (_matrices(*x) for x in zip((a, b, c, d), layouts, kinds, strict=True))
             left = left.mT if operation[3] else left
             right = right.mT if operation[4] else right
-            if operation["compute"] == 77:
-                left, right = _rounded(left), _rounded(right)
+            if rounding := ROUNDINGS.get(operation["compute"]):
+                left, right = rounded(left, rounding), rounded(right, rounding)
             with np.errstate(all="ignore"):
                 y = wide.type(factor) * np.matmul(left.astype(wide), right.astype(wide))
                 if other:
                     y = y + wide.type(other) * addend.astype(wide)
-                if bias:
-                    y = y + _at(bias, m, kind).astype(wide)[:, None]
+                if operation[7] & 4:
+                    y = y + _at(vector, m, kind).astype(wide)[:, None]
+                elif vector:
+                    _at(vector, long, kind)[...] = (left[0].T if operation[7] & 256 else right[0]).astype(wide).sum(0)
                 if operation[7] & 2:
                     y = np.fmax(y, wide.type(0)) if self.swallows_nan else np.maximum(y, wide.type(0))
                 result[...] = y
@@ -233,12 +247,6 @@ def _matrices(address: int, layout: dict[Any, Any], kind: np.dtype[Any]) -> np.n
     strides = layout[6] * kind.itemsize, kind.itemsize, layout["ld"] * kind.itemsize
     return np.lib.stride_tricks.as_strided(_at(address, _count(layout), kind),
                                            (layout[5], layout["rows"], layout["columns"]), strides)
-
-
-def _rounded(x: np.ndarray) -> np.ndarray:
-    """Floats with ten bits behind the point, as TF32 has."""
-    bits = np.ascontiguousarray(x).view(np.uint32)
-    return ((bits + 0x1000) & ~np.uint32(0x1FFF)).view(np.float32)
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.machinery
 import inspect
 import json
-import os
 import sys
 import threading
 import types
@@ -443,7 +442,7 @@ def _modules() -> Any:
     own["lib"] = Module("cupy.lib", stride_tricks=Module("cupy.lib.stride_tricks", np.lib.stride_tricks))
     scatter = {"scatter_add": lambda a, slices, value: a.scatter_add(slices, value),
                "rsqrt": lambda x, out=None: ndarray.of(1 / np.sqrt(x._host))}
-    own["_core"] = types.SimpleNamespace(get_compute_type=lambda dtype: 7 if os.environ.get("CUPY_TF32") == "1" else 1)
+    own["_core"] = cupy_libraries.Core()
     return Module("cupy", np, ndarray=ndarray, ufunc=UFunc, cuda=cuda, copyto=_copyto, asnumpy=_asnumpy,
                   __version__=API["version"], fuse=lambda *args, **kwargs: args[0],
                   get_default_memory_pool=lambda: cupy_memory.pool, RawKernel=cupy_kernels.RawKernel,
@@ -475,6 +474,7 @@ def cupy(devices: int = 1) -> Iterator[Any]:
         state.streams.clear()
         cupy_memory.reset()
         cupy_kernels.launches.clear()
+        module._core.reset()
         waits.clear()
         sys.modules.update(MODULES)
         forget()

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from kusari.ir import FUSED, DType, Graph, Instruction, Kernel, Node, TensorType, Value, structure
 from kusari.ir.nest import Nest
-from kusari.ir.product import ROOTS, Epilogue
+from kusari.ir.product import ROOTS, Epilogue, Rounding
 
 from ..contractions import ConvSpec, GemmSpec
 from ..generate import Generator, reads_and_writes
@@ -26,9 +26,10 @@ class CardGenerator(Generator):
         (is_full, "data.fill", "fill_kernel"), (is_pooling, "data.pool", "pool_kernel"),
         (is_scan, "data.scan", "scan_kernel"), (is_row_access, "data.gather", "gather_kernel"))
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, rounding: Rounding = "") -> None:
         super().__init__(target, "cuda", 0)
         self._about = generator_version()
+        self.rounding = rounding
 
     def _holds(self, value: Value) -> bool:
         return isinstance(value.type, TensorType)

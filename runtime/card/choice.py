@@ -1,23 +1,19 @@
 """Nodes of a plan as work of a library: common to products and convolutions."""
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from kusari.ir import Arg, Instruction, Node, Plan, Value
-from kusari.ir.product import Epilogue, epilogue_of
+from kusari.ir.product import Epilogue, Rounding, epilogue_of
 
 from .kernels import cupy
 from .launches import Place, Refused
 
 #: Where the result lies that is scratch.
 SCRATCH = Place(None, -1)
-_TF32 = 7  # CuPy's COMPUTE_TYPE_TF32
 
 #: From a node with an epilogue to the value that stands for its root alone, and the rows that do the rest.
 Split = Callable[[Node], "tuple[Value, tuple[Instruction, ...]] | None"]
@@ -47,13 +43,16 @@ class Chosen:
 class Chooser(ABC):
     """The nodes of one plan on a card that a library may compute.
 
-    ``place`` is where a value lies; ``split`` writes what follows a root. ``kind`` names the nodes.
+    ``place`` is where a value lies; ``split`` writes what follows a root. ``kind`` names the nodes. Factors in float32
+    may be rounded to ``rounding``.
     """
 
     kind: ClassVar[str]
 
-    def __init__(self, plan: Plan, device: int, place: Callable[[Value], Place], split: Split) -> None:
+    def __init__(self, plan: Plan, device: int, place: Callable[[Value], Place], split: Split,
+                 rounding: Rounding) -> None:
         self.plan, self.device, self.place, self._split = plan, device, place, split
+        self.rounding: Rounding = rounding
         self.capability = int(cupy().cuda.Device(device).compute_capability)
         self.cuda = cupy().cuda.runtime.runtimeGetVersion() // 1000
 
@@ -64,6 +63,10 @@ class Chooser(ABC):
     @abstractmethod
     def choose(self, node: Node) -> Chosen:
         """Return how the library computes a node; raises ``Refused`` with the reason why it does not."""
+
+    def choose_both(self, before: Node, node: Node) -> Chosen | None:
+        """Return how the library computes a node and the one right before it at once, or None."""
+        return None
 
     def overlap(self, a: Value, b: Value) -> bool:
         """Whether two values share memory."""
@@ -100,11 +103,3 @@ def has_root(node: Node, names: frozenset[str]) -> bool:
     """Whether a node is one of these ops, with or without an epilogue."""
     return node.op.name in names or node.op.name == "fused" and any(
         n.op.name in names for n in node.attrs["body"].nodes)
-
-
-def tf32() -> bool:
-    """Whether CuPy multiplies in TF32, as ``CUPY_TF32=1`` asks for: what is compiled does so, too."""
-    try:
-        return cupy()._core.get_compute_type(np.dtype("float32")) == _TF32
-    except AttributeError:  # another CuPy
-        return os.environ.get("CUPY_TF32", "0") not in ("", "0")

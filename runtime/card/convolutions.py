@@ -4,7 +4,7 @@ from __future__ import annotations
 from kusari.ir import CONVOLUTIONS, Node
 
 from . import cudnn
-from .choice import SCRATCH, Chooser, Chosen, epilogue_in, has_root, tf32
+from .choice import SCRATCH, Chooser, Chosen, epilogue_in, has_root
 from .launches import Refused
 
 
@@ -23,7 +23,7 @@ class Convolutions(Chooser):
         if isinstance(library, str):
             raise Refused(library)
         epilogue, outer = epilogue_in(node)
-        geometry = cudnn.geometry_of(epilogue.node, tf32())
+        geometry = cudnn.geometry_of(epilogue.node, bool(self.rounding))  # to bfloat16 by none
         a, b = (outer[v] for v in epilogue.node.inputs)
         result, value, behind = self.parts(node, epilogue)
         plan = library.convolution(self.device, geometry, cudnn.PLAN_WORKSPACE_BYTES)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kusari.ir import DType
+from kusari.ir.product import Rounding
 
 from . import libraries
 from .launches import Refused
@@ -23,13 +24,15 @@ from .launches import Refused
 SUCCESS = 0
 TRANSPOSED = 1
 TYPES = {"float32": 0, "float64": 1, "float16": 2}
-COMPUTE_32F, COMPUTE_64F, COMPUTE_32F_FAST_TF32 = 68, 70, 77
+COMPUTE_64F = 70
+COMPUTE_32F: dict[Rounding, int] = {"": 68, "bf16": 75, "tf32": 77}  # 32F, 32F_FAST_16BF, 32F_FAST_TF32
 # cublasLtMatrixLayoutAttribute_t
 BATCH_COUNT, STRIDED_BATCH_OFFSET = 5, 6
 # cublasLtMatmulDescAttributes_t
 TRANSA, TRANSB, EPILOGUE, BIAS_POINTER = 3, 4, 7, 8
-# cublasLtEpilogue_t, whose values are joined by or
+# cublasLtEpilogue_t; the values of a line are joined by or
 DEFAULT, RELU, BIAS = 1, 2, 4
+BGRADA, BGRADB = 256, 512
 # cublasLtMatmulPreferenceAttributes_t
 MAX_WORKSPACE_BYTES = 1
 MIN_ALIGNMENT_BYTES = (5, 6, 7, 8)  # of A, B, C and D
@@ -57,9 +60,12 @@ class Heuristic(ctypes.Structure):
 class Work:
     """``alpha * op(A) @ op(B) + beta * C`` of ``batch`` matrices in C order, plus a bias of each column, then a ReLU.
 
+    Instead of a bias there may be ``sums`` of a factor over the terms, its number, which are a second result: of A, by
+    rows of the product, if it is transposed, and of B, by columns, if it is not.
+
     A is ``m x k`` (``k x m`` under ``transa``), B likewise; the strides lead to the next matrix of the batch, in
     elements. C has the form of the result, which is contiguous. Factors in float16 are added up in float32, which the
-    result may be, too, and ``tf32`` lets factors in float32 be rounded to TF32.
+    result may be, too; those in float32 may be rounded to ``rounding``.
     """
 
     m: int
@@ -76,7 +82,18 @@ class Work:
     adds: bool = False
     bias: bool = False
     relu: bool = False
-    tf32: bool = False
+    sums: int | None = None
+    rounding: Rounding = ""
+
+    @property
+    def has_vector(self) -> bool:
+        """Whether there is a bias or sums."""
+        return self.bias or self.sums is not None
+
+    @property
+    def epilogue(self) -> int:
+        """The value of the library's enumeration, in which B of ours is A."""
+        return (BIAS * self.bias | RELU * self.relu if self.sums is None else (BGRADB, BGRADA)[self.sums]) or DEFAULT
 
     @property
     def result_bytes(self) -> int:
@@ -89,7 +106,8 @@ class Work:
         return 2 * self.batch * self.m * self.n * self.k
 
     def __str__(self) -> str:
-        parts = [name for name, there in (("add", self.adds), ("bias", self.bias), ("relu", self.relu)) if there]
+        parts = [name for name, there in (("add", self.adds), ("bias", self.bias), ("relu", self.relu),
+                                          ("sums", self.sums is not None)) if there]
         return "_".join(["cublasLtMatmul", *parts])
 
 
@@ -162,18 +180,18 @@ class Library:
     def description(self, work: Work) -> c_void_p:
         """Return the descriptor of an operation."""
         double = work.dtype.itemsize == 8
-        compute = COMPUTE_64F if double else COMPUTE_32F_FAST_TF32 if work.tf32 else COMPUTE_32F
+        compute = COMPUTE_64F if double else COMPUTE_32F[work.rounding]
         made = c_void_p()
         self.call("cublasLtMatmulDescCreate", byref(made), compute, TYPES["float64" if double else "float32"])
         for attribute, is_transposed in ((TRANSA, work.transb), (TRANSB, work.transa)):
             if is_transposed:
                 self._set("MatmulDesc", made, attribute, c_int32(TRANSPOSED))
-        if work.bias or work.relu:
-            self._set("MatmulDesc", made, EPILOGUE, c_uint32(BIAS * work.bias | RELU * work.relu))
+        if work.epilogue != DEFAULT:
+            self._set("MatmulDesc", made, EPILOGUE, c_uint32(work.epilogue))
         return made
 
-    def set_bias(self, description: c_void_p, address: int) -> None:
-        """Let an operation add the vector at an address."""
+    def set_vector(self, description: c_void_p, address: int) -> None:
+        """Let an operation add the bias at an address, or write its sums there."""
         self._set("MatmulDesc", description, BIAS_POINTER, c_void_p(address))
 
     def algorithm(self, device: int, description: c_void_p, layouts: Sequence[c_void_p], workspace: int,
@@ -226,7 +244,7 @@ class Product:
         self._alpha, self._beta = scalar(work.alpha), scalar(1.0 if work.adds else 0.0)
 
     def prepare(self, most_workspace_bytes: int, alignments: tuple[int, ...]) -> int:
-        """Choose the algorithm for A, B, C, D and the bias at addresses of such alignments.
+        """Choose the algorithm for A, B, C, D and the bias or sums at addresses of such alignments.
 
         Returns the bytes of its workspace; raises ``Refused``.
         """
@@ -237,25 +255,25 @@ class Product:
         return found.workspaceSize
 
     def _choose(self, workspace: int, alignments: tuple[int, ...]) -> Heuristic:
-        a, b, c, d, bias = alignments
-        if self.work.bias:
-            if bias < VECTOR_BYTES:
-                raise Refused(f"the bias is aligned to {bias} bytes only")
-            self.library.set_bias(self._description, bias)  # nothing is read: its alignment matters
+        a, b, c, d, vector = alignments
+        if self.work.has_vector:
+            if vector < VECTOR_BYTES:
+                raise Refused(f"the {'bias is' if self.work.bias else 'sums are'} aligned to {vector} bytes only")
+            self.library.set_vector(self._description, vector)  # nothing is read: its alignment matters
         return self.library.algorithm(self.device, self._description, self._layouts, workspace, (b, a, c, d))
 
-    def __call__(self, a: int, b: int, c: int, d: int, bias: int, workspace: int, room: int, stream: int) -> None:
+    def __call__(self, a: int, b: int, c: int, d: int, vector: int, workspace: int, room: int, stream: int) -> None:
         """Compute on a stream, on addresses of the card, with ``room`` bytes at ``workspace``; raises ``Refused``.
 
-        Without an addition C is D; without a bias it is zero.
+        Without an addition C is D; without a bias and sums ``vector`` is zero.
         """
-        alignments = tuple([alignment_of(address) for address in (a, b, c, d, bias)])
+        alignments = tuple([alignment_of(address) for address in (a, b, c, d, vector)])
         with self._lock:
             found = self._algorithms.get(alignments)
             if found is None or found.workspaceSize > room:
                 found = self._algorithms[alignments] = self._choose(room, alignments)
-            if self.work.bias:
-                self.library.set_bias(self._description, bias)
+            if self.work.has_vector:
+                self.library.set_vector(self._description, vector)
             left, right, addend, result = self._layouts
             self.library.call(
                 "cublasLtMatmul", self.library.handle(self.device), self._description, byref(self._alpha), b, left, a,

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from kusari.ir import Arena, Instruction, Kernel, Node, Plan, Program, TensorType, Value
+from kusari.ir.product import Rounding
 
 from ..executable import LEAST_SECONDS, Measured, changes_state, has_status, is_free
 from .choice import SCRATCH, Chooser, Chosen
@@ -84,14 +85,15 @@ class CardExecutable:
     The memory of a frame is one buffer: the planner's arena, then what kernels of one node leave to each other, the
     reports of gathers and the tables of kernels with many operands. Constants are one buffer that all frames read.
     ``graphs`` says whether launches become CUDA graphs; of NVIDIA's ``libraries`` those with these names are called.
-    Where one refuses, now or in a run, kernels of ours are launched.
+    Where one refuses, now or in a run, kernels of ours are launched. Libraries may round factors in float32 to
+    ``rounding``.
 
     Invariant: ``rows`` run in the program's order, on the stream that is current at the call; every frame has memory of
     its own, so any number of them may be in flight. Rows are replaced as a whole, and frames notice.
     """
 
     def __init__(self, plan: Plan, program: Program, loader: CardLoader, device: int, graphs: bool = True,
-                 libraries: Collection[str] = ("cuBLASLt", "cuDNN")) -> None:
+                 libraries: Collection[str] = ("cuBLASLt", "cuDNN"), rounding: Rounding = "") -> None:
         started = time.perf_counter()
         self.plan, self.program, self.device, self.graphs = plan, program, device, graphs
         graph = plan.graph
@@ -107,10 +109,16 @@ class CardExecutable:
         self.watch = watch(device)
         state = {plan.slots.get(v) for v in self.written}
         refused: Counter[tuple[str, str]] = Counter()
-        choosers = [make(plan, device, self._place, loader.dialect.split) for name, make in (
+        choosers = [make(plan, device, self._place, loader.dialect.split, rounding) for name, make in (
             ("cuBLASLt", Products), ("cuDNN", Convolutions)) if name in libraries]
-        nodes = [list(found) for _, found in groupby(rows, lambda row: id(row.node))]
-        groups = [(of_node, self._choice(of_node[0], choosers, state, refused)) for of_node in nodes]
+        groups: list[tuple[list[Instruction], Chosen | None]] = []
+        for _, found in groupby(rows, lambda row: id(row.node)):
+            of_node = list(found)
+            both = self._choice_of_both(groups[-1], of_node[0], choosers, state) if groups else None
+            if both is None:
+                groups.append((of_node, self._choice(of_node[0], choosers, state, refused)))
+            else:
+                groups[-1] = groups[-1][0] + of_node, both
         chosen = [choice for _, choice in groups if choice is not None]
         scratch = max((r.kernel.shared for r in native if r.kernel is not None), default=0)
         scratch = max([scratch, *[_padded(c.workspace_bytes) + c.result_bytes for c in chosen]])
@@ -126,7 +134,7 @@ class CardExecutable:
                 own.append(row if row.kernel is None else self._launch(row, row.kernel, seen, changes))
                 seen += has_status(row)
                 guarded += changes
-            entries += own if choice is None else [self._call(of_node[0], choice, own)]
+            entries += own if choice is None else [self._call(of_node[-1], choice, own)]
         if gathers:
             kernel = loader.dialect.noting(len(gathers))
             entries.append(Launch(None, loader.function(kernel), 1, 1, (self.report_place,), None, "flag"))
@@ -159,6 +167,16 @@ class CardExecutable:
         except (Refused, RuntimeError) as error:  # or one of CuPy's
             refused[chooser.kind, str(error)] += 1
             return None
+
+    def _choice_of_both(self, before: tuple[list[Instruction], Chosen | None], row: Instruction,
+                        choosers: Sequence[Chooser], state: set[Any]) -> Chosen | None:
+        """How a library does the work of a row and of the node before, which has its own kernels, at once, or None."""
+        rows, choice = before
+        if choice is not None or any(r.kernel is None or changes_state(r, self.plan, state) for r in (*rows, row)):
+            return None
+        with cupy().cuda.Device(self.device):
+            found = [chooser.choose_both(rows[0].node, row.node) for chooser in choosers]
+        return next((c for c in found if c is not None), None)
 
     def _call(self, row: Instruction, chosen: Chosen, own: Sequence[Launch | Instruction]) -> Call:
         """The call of a library in place of the rows of a node, which all have kernels, and the launches behind it."""

@@ -8,10 +8,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kusari.ir import Arg, Call, Expr, Lit, Node, Value
-from kusari.ir.product import Epilogue, EpilogueOperand, product_of, without_batch
+from kusari.ir.product import (
+    Epilogue,
+    EpilogueOperand,
+    Rounding,
+    factor_of_sum,
+    is_sum_of_rows,
+    product_of,
+    without_batch,
+)
 
 from . import cublaslt
-from .choice import SCRATCH, Chooser, Chosen, epilogue_in, has_root, tf32
+from .choice import SCRATCH, Chooser, Chosen, epilogue_in, has_root
 from .cublaslt import MOST_ALIGNMENT_BYTES, TYPES, VECTOR_BYTES, Product, Work, alignment_of
 from .kernels import cupy
 from .launches import Place, Refused
@@ -45,29 +53,39 @@ class Products(Chooser):
             raise Refused(found)
         return found
 
+    def choose_both(self, before: Node, node: Node) -> Chosen | None:
+        """Return how the library computes a product with the sums of a factor over the terms, or None.
+
+        Sums are of float32 as it is: whether the library sums rounded factors is nowhere said. It does not do this for
+        a single sum, nor, before 12.3.4, for a single term.
+        """
+        number = factor_of_sum(node, before) if is_sum_of_rows(before) else None
+        if number is None:
+            return None
+        try:
+            work = self._work(Epilogue(node, (Arg(0),), ()))
+        except Refused:
+            return None
+        (a, b), sums, result = node.inputs, before.output, node.output
+        size = work.n if number else work.m
+        if work.batch > 1 or work.rounding or work.k == 1 or size == 1 or not (
+                work.factor_dtype == work.dtype == sums.tensor.dtype == _SINGLE):
+            return None
+        if any(self.overlap(v, y) for y in (sums, result) for v in (a, b)) or self.overlap(sums, result):
+            return None
+        try:
+            return self._chosen(replace(work, sums=number), a, b, None, result, sums)
+        except Refused:
+            return None
+
     def choose(self, node: Node) -> Chosen:
         """Return how the library computes a product; raises ``Refused`` with the reason why it does not."""
         epilogue, outer = epilogue_in(node)
-        root = epilogue.node
-        sizes = product_of(root)
-        dtype = root.output.tensor.dtype
-        if sizes is None:
-            raise Refused("batches are broadcast in part")
-        factor, *others = {v.tensor.dtype for v in root.inputs}
-        if dtype.name not in TYPES or others or factor != dtype and not (factor == _HALF and dtype == _SINGLE):
-            raise Refused(f"products of {' and '.join(v.tensor.dtype.name for v in root.inputs)}")
-        rounded = factor != dtype and epilogue.exprs == (Call("float16", (Arg(0),)),)
-        if rounded:
-            dtype = _HALF
-        sizes = without_batch(sizes, epilogue.operands)
-        if not min(sizes.m, sizes.n, sizes.k, sizes.batch):
-            raise Refused("it is empty")
-        work = Work(sizes.m, sizes.n, sizes.k, sizes.transa, sizes.transb, sizes.batch, sizes.stride_a,
-                    sizes.stride_b, factor, dtype, tf32=factor == _SINGLE and tf32())
+        work = self._work(epilogue)
         form: _Form | None = None
-        if rounded:
+        if work.dtype != epilogue.node.output.tensor.dtype:
             form = _Form()
-        elif all(v.tensor.dtype == dtype for v in node.outputs):
+        elif all(v.tensor.dtype == work.dtype for v in node.outputs):
             form = _form(epilogue, work)
         if form is not None:
             try:
@@ -76,6 +94,25 @@ class Products(Chooser):
                 if form == _Form():
                     raise
         return self._parts(node, epilogue, outer, work)
+
+    def _work(self, epilogue: Epilogue) -> Work:
+        """The product alone, in float16 if all that follows is this cast; raises ``Refused``."""
+        root = epilogue.node
+        sizes = product_of(root)
+        dtype = root.output.tensor.dtype
+        if sizes is None:
+            raise Refused("batches are broadcast in part")
+        factor, *others = {v.tensor.dtype for v in root.inputs}
+        if dtype.name not in TYPES or others or factor != dtype and not (factor == _HALF and dtype == _SINGLE):
+            raise Refused(f"products of {' and '.join(v.tensor.dtype.name for v in root.inputs)}")
+        if factor != dtype and epilogue.exprs == (Call("float16", (Arg(0),)),):
+            dtype = _HALF
+        sizes = without_batch(sizes, epilogue.operands)
+        if not min(sizes.m, sizes.n, sizes.k, sizes.batch):
+            raise Refused("it is empty")
+        rounding: Rounding = self.rounding if factor == _SINGLE else ""
+        return Work(sizes.m, sizes.n, sizes.k, sizes.transa, sizes.transb, sizes.batch, sizes.stride_a,
+                    sizes.stride_b, factor, dtype, rounding=rounding)
 
     def _whole(self, node: Node, epilogue: Epilogue, outer: Mapping[Value, Value], work: Work, form: _Form) -> Chosen:
         """The product with all of its epilogue."""
@@ -97,12 +134,12 @@ class Products(Chooser):
         chosen = self._chosen(work, a, b, None, result, None)
         return replace(chosen, value=value, behind=behind)
 
-    def _chosen(self, work: Work, a: Value, b: Value, addend: Value | None, result: Value | None, bias: Value | None,
-                ) -> Chosen:
+    def _chosen(self, work: Work, a: Value, b: Value, addend: Value | None, result: Value | None,
+                vector: Value | None) -> Chosen:
         library = self._library
         to = SCRATCH if result is None else self.place(result)
         places = (self.place(a), self.place(b), to if addend is None else self.place(addend), to,
-                  None if bias is None else self.place(bias))
+                  None if vector is None else self.place(vector))
         product = library.products.get((self.device, work))
         if product is None:
             product = library.products[self.device, work] = Product(library, self.device, work)

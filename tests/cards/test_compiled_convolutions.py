@@ -135,8 +135,10 @@ def test_use_cudnn_is_asked(card: Machine, dnn: Cudnn, value: str) -> None:
     assert bool(dnn.made) == (value == "auto")
 
 
-def test_tf32_lets_tensor_cores_compute(card: Machine, dnn: Cudnn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUPY_TF32", "1")
+@pytest.mark.parametrize("compute_type", [6, 7])
+def test_tf32_lets_tensor_cores_compute(card: Machine, dnn: Cudnn, compute_type: int) -> None:
+    """So does bfloat16, to which cuDNN has no engine that rounds: TF32 is nearer."""
+    card.xp._core.set_compute_type(np.dtype("f"), compute_type)
     check(card, *CASES["plain"])
     assert dnn.made and not any("TENSOR_CORE" in call["notes"] for call in dnn.made)
 

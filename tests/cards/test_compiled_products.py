@@ -114,13 +114,14 @@ def test_batches(card: Machine, blas: CublasLt, shapes: Any, transa: bool) -> No
     assert blas.made
 
 
-def executable(card: Machine, nodes: Callable[..., Any], inputs: Any, params: Any = ()) -> Any:
+def executable(card: Machine, nodes: Callable[..., Any], inputs: Any, params: Any = (),
+               place: CardPlace = CardPlace(0)) -> Any:
     """A graph that ``nodes`` builds of inputs and params, loaded, and its results on them."""
     b = Builder()
     values = [Value(tensor_type(a.dtype, a.shape)) for a in (*inputs, *params)]
     outputs = nodes(b, *values)
     graph = Graph("graph", tuple(values[:len(inputs)]), tuple(values[len(inputs):]), (), tuple(b.nodes), outputs)
-    made = CardPlace(0).compile(graph, (), 0, 0, SPEED, (), None).executable
+    made = place.compile(graph, (), 0, 0, SPEED, (), None).executable
     sent = [card.xp.asarray(a) for a in params]
     return made, [card.host(y) for y in made.run([card.xp.asarray(a) for a in inputs], sent)], sent
 

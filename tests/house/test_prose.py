@@ -41,7 +41,6 @@ NO_QUANTITIES = {
     "codegen/llvm/data/twister.py": {"_LOWER", "_MATRIX", "_UPPER"},
     "codegen/llvm/contraction/winograd/phases.py": {"PHASES"},
     "passes/min_cut.py": {"INFINITE"},
-    "runtime/card/choice.py": {"_TF32"},
     "runtime/card/cublaslt.py": {"*"},
     "runtime/card/cudnn.py": {"LEAST_AXES", "MOST_AXES"},
     "runtime/concurrency.py": {"NO_BARRIER"},

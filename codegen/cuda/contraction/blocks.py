@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kusari.ir import DType, Kernel
+from kusari.ir.product import Rounding
 
 from ..text.kernel import KernelText
 from .fragments import Fragments
@@ -21,15 +22,15 @@ from .tiles import (
     Inner,
     Shape,
     Store,
-    is_half,
     sum_bytes,
     sum_type,
+    word_terms,
 )
 
 
-def text_of(symbol: str, dtype: DType, operands: Sequence[DType], index: str) -> KernelText:
+def text_of(symbol: str, dtype: DType, operands: Sequence[DType], index: str, rounded: Rounding) -> KernelText:
     """An empty kernel of products in ``dtype``."""
-    few = is_half(operands[0]) or dtype.itemsize > 4
+    few = word_terms(operands[0], rounded) or dtype.itemsize > 4
     return KernelText(symbol, BLOCK_THREADS, operands, index, resident=1 if few else RESIDENT_BLOCKS)
 
 
@@ -60,7 +61,7 @@ def _tiles(text: KernelText, shape: Shape, dtype: DType, factors: tuple[Factor, 
         return 0
     high, wide = (extent * SIDE_THREADS for extent in shape.per_thread)
     down, across, parts = -(-shape.m // high), -(-shape.n // wide), shape.parts
-    inner: Inner = (Fragments if is_half(factors[0].dtype) else Registers)(text, shape, dtype, *factors)
+    inner: Inner = (Fragments if factors[0].terms else Registers)(text, shape, dtype, *factors)
     text.line(f"const {text.index} row0 = BLOCK / {across} % {down} * {high}, column0 = BLOCK % {across} * {wide};")
     text.line(f"const {text.index} batch = BLOCK / {across * down}{f' % {shape.batch}' if parts > 1 else ''};")
     first, last = "0", str(shape.k)

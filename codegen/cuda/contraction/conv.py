@@ -36,7 +36,7 @@ def shape_of(spec: ConvSpec) -> Shape:
         m, n, k = spec.channels, spec.n * size, spec.features * spec.taps
     else:
         m, n, k = spec.features, spec.channels * spec.taps, spec.n * positions
-    return shape_for(m, n, k, spec.groups, spec.factor_dtype)
+    return shape_for(m, n, k, spec.groups, spec.factor_dtype, spec.rounded)
 
 
 class _Writer:
@@ -50,7 +50,7 @@ class _Writer:
                  spec.k * spec.channels * spec.taps, shape.results * shape.parts)
         factors = [spec.factor_dtype] * 2
         self.text = text_of(symbol, spec.dtype, [*factors, *(o.dtype for o in spec.operands), *outputs],
-                            int_type(max(sizes)))
+                            int_type(max(sizes)), spec.rounded)
         self.epilogue = Epilogue(self.text, spec.exprs, spec.operands, spec.dtype, 2)
 
     def _split(self, name: str, number: str, extents: Sequence[int]) -> str:
@@ -76,11 +76,13 @@ class _Writer:
         along = spec.direction != "input" or spec.taps > 1
         if not along:  # neighbours are channels
             width = spec.channels
-        own = Factor(1, dtype, along, lambda row, k: f"p1[{self.place(row, k)}]", self.place, width)
+        own = Factor(1, dtype, along, lambda row, k: f"p1[{self.place(row, k)}]", self.place, width,
+                     spec.rounded)
         if not spec.is_plain:
-            return own, Factor(0, dtype, spec.direction == "weight", lambda column, k: self.b(k, column))
+            return own, Factor(0, dtype, spec.direction == "weight", lambda column, k: self.b(k, column),
+                               rounded=spec.rounded)
         image = Factor(0, dtype, spec.direction == "weight", lambda column, k: f"p0[{self.plain(k, column)}]",
-                       lambda column, k: self.plain(k, column), spec.positions)
+                       lambda column, k: self.plain(k, column), spec.positions, spec.rounded)
         return own, image
 
     def place(self, row: str, k: str) -> str:

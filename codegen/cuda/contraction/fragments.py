@@ -1,28 +1,28 @@
-"""Groups of 32 threads that multiply fragments of halves together, by tensor cores where there are any.
+"""Groups of 32 threads that multiply fragments together, by tensor cores where there are any.
 
-Factors lie in shared memory as words of two neighbours along the sums, a line of them for each row or column of the
-tile. Lines begin in banks of their own for the eight that are read at once, and every eighth line swaps groups of four
-words, so that neighbours along the lines are not all written to one bank.
+Factors lie in shared memory as words of two neighbours along the sums, halves or floats rounded to bfloat16, or of one
+float rounded to TF32, a line of them for each row or column of the tile. Lines begin in banks of their own for the
+eight that are read at once, and every eighth line swaps groups of four words, so that neighbours along the lines are
+not all written to one bank.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kusari.ir import DType
 
 from ..text.kernel import KernelText
 from .registers import aligned, source_of
-from .tiles import BLOCK_THREADS, SIDE_THREADS, WIDE_STEP_ELEMENTS, Factor, Inner, Shape, Store
+from .tiles import BLOCK_THREADS, SIDE_THREADS, STEP_WORDS, Factor, Inner, Shape, Store
 
-STEP_WORDS = WIDE_STEP_ELEMENTS // 2  # of a line
 LINE_WORDS = STEP_WORDS + 4      # from line to line
-FRAGMENT_ROWS, FRAGMENT_COLUMNS, FRAGMENT_ELEMENTS = 16, 8, 16  # the last ones along the sums
+FRAGMENT_ROWS, FRAGMENT_COLUMNS, FRAGMENT_WORDS = 16, 8, 8  # the last ones along the sums
 GROUP_COLUMNS = 4                # of groups of threads in a block, two of which lie one above the other
 LEAST_ROWS = 2                   # and columns of a tile for each of a square of threads: a fragment for each group
 
 
 class Fragments(Inner):
-    """Sums in float32 of products of halves."""
+    """Sums in float32 of products of halves, or of rounded floats."""
 
     def __init__(self, text: KernelText, shape: Shape, dtype: DType, a: Factor, b: Factor) -> None:
         self.text, self.shape = text, shape
@@ -47,12 +47,13 @@ class Fragments(Inner):
         text.line(f"f32 sums[{self.sums}];")
         text.line(f"UNROLL for (int i = 0; i < {self.sums}; ++i) sums[i] = 0;")
         ends, names = (self.shape.m, self.shape.n), ("row", "column")
-        self.pieces = [_Piece(text, name, extent, end, factor, array) for name, extent, end, factor, array in zip(
+        piece = _FloatPiece if self.factors[0].rounded else _Piece
+        self.pieces = [piece(text, name, extent, end, factor, array) for name, extent, end, factor, array in zip(
             names, self.extents, ends, self.factors, (self.left, self.right), strict=True)]
 
     def multiply(self) -> None:
         text = self.text
-        with text.block(f"UNROLL for (int step = 0; step < {WIDE_STEP_ELEMENTS // FRAGMENT_ELEMENTS}; ++step)"):
+        with text.block(f"UNROLL for (int step = 0; step < {STEP_WORDS // FRAGMENT_WORDS}; ++step)"):
             text.line(f"u32 other[{2 * self.across}];")
             with text.block(f"UNROLL for (int i = 0; i < {2 * self.across}; ++i)"):
                 text.line(f"const int line = wide + i / 2 * {FRAGMENT_COLUMNS} + group;")
@@ -62,8 +63,9 @@ class Fragments(Inner):
                 with text.block("UNROLL for (int j = 0; j < 4; ++j)"):
                     text.line(f"const int line = high + i * {FRAGMENT_ROWS} + j % 2 * 8 + group;")
                     text.line(f"one[j] = {self.left}[{_word('line', 'step * 8 + j / 2 * 4 + pair')}];")
+                sums = f"sums + (i * {self.across} + j) * 4"
                 text.line(f"UNROLL for (int j = 0; j < {self.across}; ++j) MULTIPLY_FRAGMENTS("
-                          f"sums + (i * {self.across} + j) * 4, one, other + j * 2, {self.memory});")
+                          f"{self.factors[0].rounded or 'f16'}, {sums}, one, other + j * 2, {self.memory});")
 
     def results(self, store: Store) -> None:
         text, across = self.text, self.across
@@ -83,16 +85,16 @@ def _word(line: str, word: str) -> str:
 class _Piece:
     """A piece of a factor, words of which wait in registers while the one before is used.
 
-    A thread reads ``lanes`` neighbours at once: along the sums as they are, or of two neighbouring terms along the
-    lines, which become the two halves of words.
+    A thread reads ``lanes`` neighbours at once: along the sums as they are, or of the ``terms`` of a word along the
+    lines, which become the parts of words.
     """
 
     def __init__(self, text: KernelText, name: str, extent: int, end: int, factor: Factor, array: str) -> None:
         self.text, self.name, self.end, self.factor, self.array = text, name, end, factor, array
         self.count = extent  # words of a thread
-        along = factor.along_k
-        self.lanes = factor.packed(2 * extent if along else extent)
-        self.unit = max(1, self.lanes // 2) if along else self.lanes  # words at once
+        along, self.terms = factor.along_k, factor.terms
+        self.lanes = factor.packed(self.terms * extent if along else extent)
+        self.unit = max(1, self.lanes // self.terms) if along else self.lanes  # words at once
         inner = STEP_WORDS // self.unit if along else extent * SIDE_THREADS // self.unit
         fast = f"THREAD % {inner}{f' * {self.unit}' if self.unit > 1 else ''}"
         slow = f"THREAD / {inner} + i * {BLOCK_THREADS // inner}"
@@ -106,11 +108,12 @@ class _Piece:
         """Read this thread's words from ``start`` on; zeros from ``last`` on."""
         text, name = self.text, self.name
         with text.block(f"UNROLL for (int i = 0; i < {self.count // self.unit}; ++i)"):
-            text.line(f"const {text.index} {name} = {name}0 + ({self.near}), term = {start} + ({self.word}) * 2;")
+            text.line(f"const {text.index} {name} = {name}0 + ({self.near}), "
+                      f"term = {start} + ({self.word}) * {self.terms};")
             if self.lanes > 1 and self.factor.along_k:
                 self._packs(last)
             elif self.lanes > 1:
-                self._two_packs(last)
+                self._packs_of_terms(last)
             else:
                 self._elements(last)
 
@@ -131,7 +134,7 @@ class _Piece:
         with text.block(f"if ({name} < {self.end} && term < {last})"):
             self._read("term", lambda w, word: f"{self.waiting}[i * {self.unit} + {w}] = {word};")
 
-    def _two_packs(self, last: str) -> None:
+    def _packs_of_terms(self, last: str) -> None:
         """Words of which the halves are neighbours of two terms."""
         text, name, lanes = self.text, self.name, self.lanes
         text.line(f"u32 words[{lanes}];")
@@ -166,3 +169,55 @@ class _Piece:
             at = _word("near", "word + w") if self.factor.along_k else _word("near + w", "word")
             text.line(f"UNROLL for (int w = 0; w < {unit}; ++w) "
                       f"{self.array}[{at}] = {self.waiting}[i * {unit} + w];")
+
+
+class _FloatPiece(_Piece):
+    """A piece of a factor in float32, which is rounded when it is read."""
+
+    def _elements(self, last: str) -> None:
+        text, name = self.text, self.name
+        text.line(f"f32 terms[{self.terms}];")
+        with text.block(f"UNROLL for (int t = 0; t < {self.terms}; ++t)"):
+            text.line(f"const {text.index} k = term + t;")
+            text.line("terms[t] = 0;")
+            with text.block(f"if ({name} < {self.end} && k < {last})"):
+                text.line(f"terms[t] = {self.factor.element(name, 'k')};")
+        text.line(f"{self.waiting}[i] = {self._rounded(range(self.terms))};")
+
+    def _packs(self, last: str) -> None:
+        text, name = self.text, self.name
+        text.line(f"f32 terms[{self.lanes}];")
+        text.line(f"UNROLL for (int t = 0; t < {self.lanes}; ++t) terms[t] = 0;")
+        with text.block(f"if ({name} < {self.end} && term < {last})"):
+            self._read("term", lambda lane, value: f"terms[{lane}] = {value};")
+        for w in range(self.unit):
+            places = range(w * self.terms, (w + 1) * self.terms)
+            text.line(f"{self.waiting}[i * {self.unit} + {w}] = {self._rounded(places)};")
+
+    def _packs_of_terms(self, last: str) -> None:
+        text, name, lanes = self.text, self.name, self.lanes
+        text.line(f"f32 terms[{self.terms * lanes}];")
+        text.line(f"UNROLL for (int t = 0; t < {self.terms * lanes}; ++t) terms[t] = 0;")
+        for t in range(self.terms):
+            with text.block(f"if ({name} < {self.end} && term + {t} < {last})"):
+                self._read(f"(term + {t})", lambda lane, value, first=t * lanes: f"terms[{first} + {lane}] = {value};")
+        for w in range(lanes):
+            places = [t * lanes + w for t in range(self.terms)]
+            text.line(f"{self.waiting}[i * {lanes} + {w}] = {self._rounded(places)};")
+
+    def _rounded(self, places: Sequence[int]) -> str:
+        """The word of the terms at ``places``."""
+        return f"{self.factor.rounded}_word({', '.join(f'terms[{place}]' for place in places)})"
+
+    def _read(self, term: str, use: Callable[[str, str], str]) -> None:
+        """Read neighbours from ``term`` on, and use each: ``use(number, float)`` is a statement."""
+        text = self.text
+        assert self.factor.place is not None
+        pack = text.pack(self.factor.dtype, self.lanes)
+        source = source_of(text, self.factor, self.factor.place(self.name, term))
+        each = f"UNROLL for (int lane = 0; lane < {self.lanes}; ++lane)"
+        with text.block(f"if ({self.aligned})"):
+            text.line(f"const {pack} found = *(GLOBAL const {pack} *){source};")
+            text.line(f"{each} {{ {use('lane', 'found.at[lane]')} }}")
+        with text.block("else"):
+            text.line(f"{each} {{ {use('lane', f'{source}[lane]')} }}")

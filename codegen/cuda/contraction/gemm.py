@@ -23,7 +23,7 @@ def gemm_kernel(spec: GemmSpec, number: int = 0) -> Kernel:
 
 def shape_of(spec: GemmSpec) -> Shape:
     """The product as tiles see it."""
-    return shape_for(spec.m, spec.n, spec.k, spec.batch, spec.factor_dtype)
+    return shape_for(spec.m, spec.n, spec.k, spec.batch, spec.factor_dtype, spec.rounded)
 
 
 def _text(spec: GemmSpec, symbol: str) -> KernelText:
@@ -34,7 +34,8 @@ def _text(spec: GemmSpec, symbol: str) -> KernelText:
     for o in spec.operands:
         reach.append(spec.m * abs(o.row) + spec.n * abs(o.column) + spec.batch * abs(o.batch))
     factors = [spec.factor_dtype] * 2
-    return text_of(symbol, spec.dtype, [*factors, *(o.dtype for o in spec.operands), *outputs], int_type(max(reach)))
+    return text_of(symbol, spec.dtype, [*factors, *(o.dtype for o in spec.operands), *outputs], int_type(max(reach)),
+                   spec.rounded)
 
 
 def _factors(spec: GemmSpec) -> tuple[Factor, Factor]:
@@ -52,7 +53,8 @@ def _factor(spec: GemmSpec, operand: int, along_k: bool, lines: int, stride: int
 
     def element(line: str, k: str) -> str:
         return f"p{operand}[{place(line, k)}]"
-    return Factor(operand, spec.factor_dtype, along_k, element, place, gcd(inner, step) if spec.batch > 1 else inner)
+    return Factor(operand, spec.factor_dtype, along_k, element, place, gcd(inner, step) if spec.batch > 1 else inner,
+                  spec.rounded)
 
 
 def _store(text: KernelText, spec: GemmSpec) -> Store:

@@ -8,13 +8,14 @@ from math import gcd
 from typing import Protocol
 
 from kusari.ir import DType
+from kusari.ir.product import Rounding
 
 from ..text.types import type_name
 
 SIDE_THREADS = 16           # of a block's square of threads
 BLOCK_THREADS = SIDE_THREADS * SIDE_THREADS
 STEP_ELEMENTS = 16          # of the sums, between two barriers
-WIDE_STEP_ELEMENTS = 32     # the same where these are halves
+STEP_WORDS = 16             # the same where tensor cores multiply words of one term or two
 FULL_CARD_BLOCKS = 264      # two for each multiprocessor of a large card
 LEAST_BLOCKS = 128          # of larger tiles, in place of more blocks of smaller ones
 PACK_BYTES = 16             # that a thread reads at once
@@ -82,7 +83,7 @@ class Factor:
     ``element`` writes the lines that this needs, by the names of the element's row or column and of its term.
     ``along_k``: whether neighbours in memory are neighbours along the sums, else along the lines. If ``width`` is more
     than 1, so many of them, the first one at a multiple of ``width``, lie at ``place(line, k)`` and behind it, and at
-    a multiple of ``width`` elements.
+    a multiple of ``width`` elements. Elements in float32 may have to be ``rounded`` before they are multiplied.
     """
 
     operand: int
@@ -91,6 +92,12 @@ class Factor:
     element: Callable[[str, str], str]
     place: Callable[[str, str], str] | None = None
     width: int = 1
+    rounded: Rounding = ""
+
+    @property
+    def terms(self) -> int:
+        """How many terms are a word that tensor cores multiply; 0 if they do not."""
+        return word_terms(self.dtype, self.rounded)
 
     def packed(self, most: int) -> int:
         """How many neighbours, at most ``most``, a thread reads at once."""
@@ -144,9 +151,15 @@ def is_half(dtype: DType) -> bool:
     return dtype.kind == "f" and dtype.itemsize == 2
 
 
-def shape_for(m: int, n: int, k: int, batch: int, dtype: DType) -> Shape:
+def word_terms(dtype: DType, rounded: Rounding) -> int:
+    """How many terms of factors in ``dtype`` are a word of tensor cores; 0 if these do not multiply them."""
+    return 1 if rounded == "tf32" else 2 if rounded or is_half(dtype) else 0
+
+
+def shape_for(m: int, n: int, k: int, batch: int, dtype: DType, rounded: Rounding = "") -> Shape:
     """The shape of products of factors in ``dtype``."""
-    return Shape(m, n, k, batch, WIDE_STEP_ELEMENTS, 2) if is_half(dtype) else Shape(m, n, k, batch)
+    terms = word_terms(dtype, rounded)
+    return Shape(m, n, k, batch, STEP_WORDS * terms, 2) if terms else Shape(m, n, k, batch)
 
 
 def sum_type(dtype: DType) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,11 @@ from kusari.codegen.cuda.generate import CardGenerator
 from kusari.codegen.cuda.text.dialect import OPTIONS, cuda_source
 from kusari.codegen.cuda.text.guard import guarded, noting
 from kusari.ir import Graph, Node, Plan, Program, Trait, Value
-from kusari.passes import WITHOUT_WINOGRAD, Observer, name_of, plain_factors, plan
+from kusari.ir.product import Rounding
+from kusari.passes import WITHOUT_WINOGRAD, Observer, name_of, plain_factors, plan, sums_beside_products
 from kusari.runtime.card.executable import CardExecutable, nodes_without_kernels
 from kusari.runtime.card.kernels import CardLoader, Dialect, cupy
+from kusari.runtime.card.rounding import rounding
 
 from ... import environment
 from ...backends.cuda import is_cupy_array
@@ -33,9 +35,10 @@ from ..trace.recording import NotStatic
 from .arguments import CardArguments
 
 EVERY_INPUT = 1 << 62  # bytes: graphs read fixed addresses, so inputs are copied to where the planner has them
-#: Passes in another order than on the CPU: CuPy draws, kernels compute masks, and factors may be halves.
-PASSES = tuple(p for step in WITHOUT_WINOGRAD if name_of(step) != "narrow_draws"
-               for p in ((plain_factors, step) if name_of(step) == "fuse" else (step,)))
+#: Passes in another order than on the CPU: CuPy draws, kernels compute masks, factors may be halves, and libraries
+#: compute sums beside products.
+PASSES = (*(p for step in WITHOUT_WINOGRAD if name_of(step) != "narrow_draws"
+            for p in ((plain_factors, step) if name_of(step) == "fuse" else (step,))), sums_beside_products)
 
 
 class NoKernel(NotStatic, NotCompilable):
@@ -47,9 +50,15 @@ class NoKernel(NotStatic, NotCompilable):
 
 @dataclass(frozen=True)
 class CardPlace:
-    """The card with a number."""
+    """The card with a number, as it multiplies: factors in float32 are rounded to ``rounding``."""
 
     device: int
+    rounding: Rounding = ""
+
+    @property
+    def setting(self) -> tuple[Callable[[], Rounding], tuple[()], Rounding, str]:
+        """The function that reads how CuPy multiplies, its arguments, its result when this was made, and its name."""
+        return rounding, (), self.rounding, "the rounding of factors in float32 (cupy._core.set_compute_type)"
 
     def holds(self, array: Any) -> bool:
         """Whether an array is one of CuPy's, on this card."""
@@ -66,8 +75,8 @@ class CardPlace:
         stay = set(kept)
         positions = [i for i, v in enumerate(graph.outputs) if v in stay]
         planned, program, did, keep = finished(
-            graph, positions, EVERY_INPUT if copy_in else 0, copy_out, _write, "cuda", PASSES, memory, sorted(spent),
-            observer)
+            graph, positions, EVERY_INPUT if copy_in else 0, copy_out, self._write, f"cuda {self.rounding}", PASSES,
+            memory, sorted(spent), observer)
         if keep is not None:
             keep(planned)
         about = "" if did is None else description(memory, did)
@@ -78,7 +87,7 @@ class CardPlace:
         """Plan, generate and load ``final``, to which the passes have brought ``graph``; ``kept`` are outputs of it."""
         started = time.perf_counter()
         planned = plan(final, copy_in_below=EVERY_INPUT if copy_in else 0, copy_out_below=copy_out, kept=tuple(kept))
-        return self._loaded(graph, planned, _write(planned), kept, about, started)
+        return self._loaded(graph, planned, self._write(planned), kept, about, started)
 
     def _loaded(self, graph: Graph, planned: Plan, program: Program, kept: Sequence[Value], about: str,
                 started: float) -> Compiled:
@@ -86,8 +95,11 @@ class CardPlace:
             if not _is_called(node):
                 raise NoKernel(node)
         executable = CardExecutable(planned, program, loader(), self.device, environment.text("CUDA_GRAPH") != "0",
-                                    _libraries())
+                                    _libraries(), self.rounding)
         return Compiled(graph, planned, program, executable, time.perf_counter() - started, tuple(kept), about, self)
+
+    def _write(self, planned: Plan) -> Program:
+        return generate(planned, host_target(), "cuda", rounding=self.rounding)  # texts do not depend on the processor
 
     def arguments(self, compiled: Compiled, bindings: Sequence[Any], **options: Any) -> CardArguments:
         """Return one frame of a compiled graph with its arrays; the arguments are those of ``Arguments``."""
@@ -124,13 +136,12 @@ class CardPlace:
             return cupy().ones(shape, dtype)
 
     def __str__(self) -> str:
-        return f"card {self.device}"
+        return f"card {self.device}{f' (factors rounded to {self.rounding})' if self.rounding else ''}"
 
 
-@functools.cache
 def card(device: int) -> CardPlace:
-    """Return the place of a card."""
-    return CardPlace(device)
+    """Return the place of a card, which multiplies as CuPy does now."""
+    return CardPlace(device, rounding())
 
 
 @functools.cache
@@ -144,10 +155,6 @@ def _libraries() -> tuple[str, ...]:
     if environment.text("CUDA_LIBRARIES") == "0":
         return ()
     return ("cuBLASLt",) if config.use_cudnn == "never" else ("cuBLASLt", "cuDNN")
-
-
-def _write(plan: Plan) -> Program:
-    return generate(plan, host_target(), "cuda")  # texts do not depend on the processor
 
 
 def _is_called(node: Node) -> bool:

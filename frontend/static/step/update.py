@@ -377,10 +377,11 @@ def _place_of(arrays: Sequence[Any]) -> CardPlace | None:
     devices = {a.device.id if is_cupy_array(a) else None for a in arrays if a is not None}
     if len(devices) > 1:
         raise NotCompilable("parameters lie on several devices")
-    if devices <= {None}:
+    device = devices.pop() if devices else None
+    if device is None:
         return None
     from ..card.place import card
-    return card(devices.pop())
+    return card(device)
 
 
 def _start(b: Builder, wide: Value, narrow: Value) -> Value:

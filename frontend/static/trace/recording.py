@@ -187,7 +187,10 @@ def _refuse_views(graph: Graph, tape: Tape) -> None:
 
 def _place(tape: Tape, leaves: list[Any], out_leaves: list[Any],
            card: Callable[[int], CardPlace] | None) -> CardPlace | None:
-    """Return the card on which all arrays of the call lie; raises ``NotStatic`` where some lie elsewhere."""
+    """Return the card on which all arrays of the call lie, and guard how it multiplies.
+
+    Raises ``NotStatic`` where some lie elsewhere.
+    """
     arrays = [*map(array_of, leaves), *(b.array() for b in tape.bindings.values()), *map(array_of, out_leaves)]
     devices = {a.device.id for a in arrays if is_cupy_array(a)}
     if not devices or card is None:
@@ -195,7 +198,10 @@ def _place(tape: Tape, leaves: list[Any], out_leaves: list[Any],
     if len(devices) > 1 or any(isinstance(a, np.ndarray) for a in arrays):
         raise NotStatic(Fault("arrays of several devices, or of the host and a card, are in one call",
                               tape.where or "unknown"))
-    return card(devices.pop())
+    place = card(devices.pop())
+    if tape.observation is not None:
+        tape.observation.called_again(*place.setting)
+    return place
 
 
 def _may_have_gradient(leaf: Any) -> bool:

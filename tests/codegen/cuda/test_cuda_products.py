@@ -10,6 +10,7 @@ from card import EXAMPLES, the_card
 from contraction_cases import CONVOLUTIONS, arrays_of, spec_of, terms
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rounding import rounded
 
 from kusari.codegen.contractions import ConvSpec, GemmOperand, GemmSpec
 from kusari.codegen.cuda.contraction import conv, gemm
@@ -49,7 +50,8 @@ def check_gemm(spec: GemmSpec, operands: Sequence[np.ndarray] = (), start: int =
     a = rng.normal(size=lead + ((spec.k, spec.m) if spec.transa else (spec.m, spec.k)))
     b = rng.normal(size=lead + ((spec.n, spec.k) if spec.transb else (spec.k, spec.n)))
     a, b = (shifted(x.astype(spec.factor_dtype), start) for x in (a, b))
-    product = (a.mT if spec.transa else a).astype("d") @ (b.mT if spec.transb else b).astype("d")
+    left, right = rounded(a, spec.rounded), rounded(b, spec.rounded)
+    product = (left.mT if spec.transa else left).astype("d") @ (right.mT if spec.transb else right).astype("d")
     args = [product.astype(spec.dtype), *(np.broadcast_to(x, product.shape) for x in operands)]
     expected = [np.asarray(np.broadcast_to(evaluate(e, args), product.shape)) for e in spec.exprs]
     kernels = gemm_kernels(spec)
@@ -73,14 +75,41 @@ def test_products_of_halves(shape: tuple[int, int, int], transa: bool, transb: b
     check_gemm(GemmSpec(*shape, transa, transb, factors=F16), start=transa + transb)
 
 
+@pytest.mark.parametrize("kind", ["bf16", "tf32"])
+@pytest.mark.parametrize("shape, transa, transb", [
+    ((1, 1, 1), False, True), ((3, 4, 0), False, False), ((13, 17, 19), True, False), ((64, 48, 40), False, False),
+    ((70, 130, 66), True, True), ((33, 5, 1000), False, True)], ids=str)
+def test_products_of_rounded_floats(shape: tuple[int, int, int], transa: bool, transb: bool, kind: Any) -> None:
+    check_gemm(GemmSpec(*shape, transa, transb, rounded=kind), start=transa)
+
+
+@pytest.mark.parametrize("kind", ["bf16", "tf32"])
+def test_floats_are_rounded_as_by_the_instructions(kind: Any) -> None:
+    """To the nearest, of two equally near ones to the even one, in TF32 to the one further from zero; NaN stays NaN."""
+    x = np.array([0, 1, 1 + 2 ** -8, 1 + 3 * 2 ** -8, 1 + 2 ** -11, 1 + 3 * 2 ** -11, 2 - 2 ** -23, 1e-40, 3.4e38,
+                  np.finfo("f").max, np.inf, np.nan], "f")
+    x = np.concatenate([x, -x, np.random.default_rng(3).integers(0, 1 << 32, 100, "u4").view("f")])
+    spec = GemmSpec(x.size, 1, 1, rounded=kind)
+    found = np.zeros(x.size, "f")
+    the_card().run(gemm_kernels(spec)[0], [x, np.ones(1, "f"), found])
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(found, rounded(x, kind))
+
+
+def test_only_floats_are_rounded() -> None:
+    with pytest.raises(ValueError, match="expected factors in float32 to be rounded, got float64"):
+        GemmSpec(1, 1, 1, dtype=F64, rounded="tf32")
+
+
 @settings(max_examples=EXAMPLES)
 @given(st.integers(0, 70), st.integers(0, 90), st.integers(0, 80), st.booleans(), st.booleans(), st.integers(1, 3),
-       st.sampled_from([F16, F32]), st.sampled_from([1, 2, 8]), st.integers(0, 2))
+       st.sampled_from([F16, F32, "bf16", "tf32"]), st.sampled_from([1, 2, 8]), st.integers(0, 2))
 def test_products_whose_strides_are_multiples(m: int, n: int, k: int, transa: bool, transb: bool, batch: int,
-                                              factors: np.dtype, unit: int, start: int) -> None:
+                                              factors: Any, unit: int, start: int) -> None:
     """Neighbours are read at once where addresses are multiples, too, which callers decide."""
     m, n, k = (-(-x // unit) * unit for x in (m, n, k))
-    check_gemm(GemmSpec(m, n, k, transa, transb, batch=batch, factors=factors), start=start)
+    kind: Any = dict(rounded=factors) if isinstance(factors, str) else dict(factors=factors)
+    check_gemm(GemmSpec(m, n, k, transa, transb, batch=batch, **kind), start=start)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"])
@@ -142,6 +171,13 @@ def test_convolutions(name: str, direction: Any) -> None:
                                   for name in CONVOLUTIONS])
 def test_convolutions_of_halves(name: str, direction: Any) -> None:
     check_conv(spec_of(direction, **CONVOLUTIONS[name], factors=F16))
+
+
+@pytest.mark.parametrize("direction", ["forward", "input", "weight"])
+@pytest.mark.parametrize("name, kind", [("groups", "bf16"), ("dilated and strided", "bf16"), ("1x1", "bf16"),
+                                        ("plain", "tf32"), ("1x1", "tf32")])
+def test_convolutions_of_rounded_floats(name: str, kind: Any, direction: Any) -> None:
+    check_conv(spec_of(direction, **CONVOLUTIONS[name], rounded=kind))
 
 
 @pytest.mark.parametrize("factors", [None, F16], ids=["floats", "halves"])

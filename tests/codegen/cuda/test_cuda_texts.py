@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from card_samples import SAMPLES
 from contraction_cases import spec_of
 from nest_bodies import BODIES
 from nvrtc import ARCHITECTURES, nvrtc
+from rounding import rounded
 
 from kusari.codegen.contractions import GemmSpec
 from kusari.codegen.cuda.contraction.conv import conv_kernel
@@ -56,51 +58,64 @@ def test_guarded_kernels_compile_and_do_nothing_once_a_gather_has_failed() -> No
     ("gelu", ("ld.global.v4.f32", "st.global.v4.f32")), ("long", ("ld.global.v4.f32",)),
     ("integers", ("ld.global.v4.u32", "st.global.v4.u8")), ("take", ("ld.global.v4.u32",)),
     ("foreach", ("ld.v4.f32", "st.v4.f32")), ("large product", ("ld.shared.v4.f32", "fma.rn.f32", "ld.global.v4.f32")),
-    ("large product of halves", ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "ld.global.v4.u32"))])
+    ("large product of halves", ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "ld.global.v4.u32")),
+    ("large product in bf16", ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "cvt.rn.bf16x2.f32",
+                               "ld.global.v4.f32")),
+    ("large product in tf32", ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "cvt.rna.tf32.f32",
+                               "ld.global.v4.f32"))])
 def test_neighbours_are_read_and_written_at_once(name: str, instructions: Sequence[str]) -> None:
     ptx = nvrtc().compile(kernels_of(name)[0].text, "compute_90")
     assert [i for i in instructions if i not in ptx] == []
 
 
-def test_architectures_without_fragments_multiply_halves_one_by_one() -> None:
-    ptx = nvrtc().compile(kernels_of("product of halves")[0].text, "compute_70")
+@pytest.mark.parametrize("name", ["product of halves", "large product in bf16", "large product in tf32"])
+def test_architectures_without_fragments_multiply_one_by_one(name: str) -> None:
+    ptx = nvrtc().compile(kernels_of(name)[0].text, "compute_70")
     assert "mma.sync" not in ptx and "shfl.sync.idx" in ptx and "fma.rn.f32" in ptx
 
 
-def test_fragments_are_those_of_the_instruction() -> None:
-    """The layout of the PTX ISA's section "Matrix Fragments for mma.m16n8k16", element by element."""
-    text = KernelText("k", 32, [np.dtype("float16"), np.dtype("float16"), F32])
+@pytest.mark.parametrize("kind, terms", [("f16", 2), ("bf16", 2), ("tf32", 1)])
+def test_fragments_are_those_of_the_instruction(kind: str, terms: int) -> None:
+    """The layouts of the PTX ISA's "Matrix Fragments for mma.m16n8k16" and "mma.m16n8k8", element by element."""
+    text = KernelText("k", 32, [np.dtype("uint32"), np.dtype("uint32"), F32])
     text.line("MULTIPLY_MEMORY(memory, 32)")
     text.line("f32 c[4]; u32 a[4]; u32 b[2];")
-    text.line("for (int i = 0; i < 4; ++i) c[i] = p2[4 * THREAD + i];")
-    for name, operand, count in ("a", "p0", 4), ("b", "p1", 2):
-        text.line(f"for (int i = 0; i < {count}; ++i) {name}[i] = {operand}[{2 * count} * THREAD + 2 * i] | "
-                  f"(u32){operand}[{2 * count} * THREAD + 2 * i + 1] << 16;")
-    text.line("MULTIPLY_FRAGMENTS(c, a, b, memory);")
+    for name, operand, count in ("a", "p0", 4), ("b", "p1", 2), ("c", "p2", 4):
+        text.line(f"for (int i = 0; i < {count}; ++i) {name}[i] = {operand}[{count} * THREAD + i];")
+    text.line(f"MULTIPLY_FRAGMENTS({kind}, c, a, b, memory);")
     text.line("for (int i = 0; i < 4; ++i) p2[4 * THREAD + i] = c[i];")
     r = np.random.RandomState(0)
-    a, b = r.normal(size=(16, 16)).astype("f2"), r.normal(size=(16, 8)).astype("f2")
+    a, b = r.normal(size=(16, 8 * terms)).astype("f"), r.normal(size=(8 * terms, 8)).astype("f")
+    a, b = ((x.astype("f2") if kind == "f16" else rounded(x, kind)) for x in (a, b))
     c = r.normal(size=(16, 8)).astype("f")
-    one, other, sums = np.zeros((32, 8), "f2"), np.zeros((32, 4), "f2"), np.zeros((32, 4), "f")
+    one, other = np.zeros((32, 4 * terms), a.dtype), np.zeros((32, 2 * terms), b.dtype)
+    sums = np.zeros((32, 4), "f")
     places: list[tuple[int, int, int, int]] = []
     for lane in range(32):
         group, thread = lane >> 2, lane % 4
-        for i in range(8):
-            row = group if 0 <= i < 2 or 4 <= i < 6 else group + 8
-            one[lane, i] = a[row, thread * 2 + (i & 1) + (0 if i < 4 else 8)]
-        for i in range(4):
-            other[lane, i] = b[thread * 2 + (i & 1) + (0 if i < 2 else 8), group]
-            places.append((lane, i, group if i < 2 else group + 8, thread * 2 + (i & 1)))
+        for i in range(4 * terms):
+            if kind == "tf32":
+                row, term = group + 8 * (i in (1, 3)), thread + 4 * (i in (2, 3))
+            else:
+                row = group if 0 <= i < 2 or 4 <= i < 6 else group + 8
+                term = thread * 2 + (i & 1) + (0 if i < 4 else 8)
+            one[lane, i] = a[row, term]
+        for i in range(2 * terms):
+            term = thread + 4 * i if kind == "tf32" else thread * 2 + (i & 1) + (0 if i < 2 else 8)
+            other[lane, i] = b[term, group]
+        places += [(lane, i, group if i < 2 else group + 8, thread * 2 + (i & 1)) for i in range(4)]
     for lane, i, row, column in places:
         sums[lane, i] = c[row, column]
-    the_card().run(text.kernel(1, 0, 0), [one, other, sums])
+    words = [(x.view("u4") >> 16).astype("u2").view("u4") if kind == "bf16" else x.view("u4") for x in (one, other)]
+    the_card().run(text.kernel(1, 0, 0), [*words, sums])
     found = np.zeros((16, 8), "f")
     for lane, i, row, column in places:
         found[row, column] = sums[lane, i]
     np.testing.assert_allclose(found, c + a.astype("d") @ b.astype("d"), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", [*SAMPLES, "large product", "large product of halves", "large convolution"])
+@pytest.mark.parametrize("name", [*SAMPLES, "large product", "large product of halves", "large product in bf16",
+                                  "large product in tf32", "large convolution"])
 def test_values_stay_in_registers(name: str) -> None:
     assert [nvrtc().stack_bytes(kernel.text) for kernel in kernels_of(name)] == [0] * len(kernels_of(name))
 
@@ -108,7 +123,9 @@ def test_values_stay_in_registers(name: str) -> None:
 def kernels_of(name: str) -> Sequence[Kernel]:
     """The kernels of a sample, or of something with the largest tiles."""
     if name.startswith("large product"):
-        return [gemm_kernel(GemmSpec(2048, 2048, 64, factors=np.dtype("float16") if "halves" in name else None))]
+        kind: Any = name.rpartition(" in ")[2] if " in " in name else ""
+        return [gemm_kernel(GemmSpec(2048, 2048, 64, factors=np.dtype("float16") if "halves" in name else None,
+                                     rounded=kind))]
     if name == "large convolution":
         return [conv_kernel(spec_of("input", n=32, c=256, k=256, size=(32, 32), kernel=(3, 3), pad=1))]
     return SAMPLES[name]().kernels
