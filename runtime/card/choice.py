@@ -65,7 +65,7 @@ class Chooser(ABC):
         """Return how the library computes a node; raises ``Refused`` with the reason why it does not."""
 
     def choose_both(self, before: Node, node: Node) -> Chosen | None:
-        """Return how the library computes a node and the one right before it at once, or None."""
+        """Return how the library computes a node and the one right before it at once, or None; may refuse."""
         return None
 
     def overlap(self, a: Value, b: Value) -> bool:

@@ -174,8 +174,11 @@ class CardExecutable:
         rows, choice = before
         if choice is not None or any(r.kernel is None or changes_state(r, self.plan, state) for r in (*rows, row)):
             return None
-        with cupy().cuda.Device(self.device):
-            found = [chooser.choose_both(rows[0].node, row.node) for chooser in choosers]
+        try:
+            with cupy().cuda.Device(self.device):
+                found = [chooser.choose_both(rows[0].node, row.node) for chooser in choosers]
+        except (Refused, RuntimeError):  # each alone may have a library
+            return None
         return next((c for c in found if c is not None), None)
 
     def _call(self, row: Instruction, chosen: Chosen, own: Sequence[Launch | Instruction]) -> Call:

@@ -54,7 +54,7 @@ class Products(Chooser):
         return found
 
     def choose_both(self, before: Node, node: Node) -> Chosen | None:
-        """Return how the library computes a product with the sums of a factor over the terms, or None.
+        """Return how the library computes a product with the sums of a factor over the terms, or None; may refuse.
 
         Sums are of float32 as it is: whether the library sums rounded factors is nowhere said. It does not do this for
         a single sum, nor, before 12.3.4, for a single term.
@@ -62,10 +62,7 @@ class Products(Chooser):
         number = factor_of_sum(node, before) if is_sum_of_rows(before) else None
         if number is None:
             return None
-        try:
-            work = self._work(Epilogue(node, (Arg(0),), ()))
-        except Refused:
-            return None
+        work = self._work(Epilogue(node, (Arg(0),), ()))
         (a, b), sums, result = node.inputs, before.output, node.output
         size = work.n if number else work.m
         if work.batch > 1 or work.rounding or work.k == 1 or size == 1 or not (
@@ -73,10 +70,7 @@ class Products(Chooser):
             return None
         if any(self.overlap(v, y) for y in (sums, result) for v in (a, b)) or self.overlap(sums, result):
             return None
-        try:
-            return self._chosen(replace(work, sums=number), a, b, None, result, sums)
-        except Refused:
-            return None
+        return self._chosen(replace(work, sums=number), a, b, None, result, sums)
 
     def choose(self, node: Node) -> Chosen:
         """Return how the library computes a product; raises ``Refused`` with the reason why it does not."""

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 
 import cupy_kernels
 import numpy as np
@@ -52,4 +53,9 @@ def test_descriptors_are_those_of_the_library() -> None:
         work = Work(3, 4, 5, True, True, 2, 15, 20, np.dtype(kind), np.dtype(kind), bias=True, relu=True)
         product = Product(library, 0, work)
         library.set_vector(product._description, 256)
+    single = np.dtype("f")
+    plain = Work(3, 4, 5, True, False, 1, 15, 20, single, single)
+    for work in (replace(plain, sums=0), replace(plain, sums=1), replace(plain, rounding="bf16"),
+                 replace(plain, rounding="tf32")):
+        Product(library, 0, work)
     assert int(library.version.split(".")[0]) in (12, 13)
