@@ -33,6 +33,9 @@ def encode(slices: Any) -> tuple[tuple[Entry, ...], list[Any]]:
             entries.append(None)
         elif s is Ellipsis:
             entries.append("...")
+        elif isinstance(s, np.integer) and (computed := getattr(s, "kusari_array", None)) is not None:  # in a trace
+            entries.append("@")
+            arrays.append(computed)
         elif isinstance(s, (int, np.integer)) and not isinstance(s, (bool, np.bool_)):
             entries.append(int(s))
         elif isinstance(s, (list, tuple)):
@@ -203,7 +206,9 @@ class GetItemAdvanced(FunctionNode):
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         self.retain_inputs(tuple(range(1, len(inputs))))
-        return inputs[0][decode(self.entries, inputs[1:])],
+        x = inputs[0]
+        y = x[decode(self.entries, inputs[1:])]
+        return (y if isinstance(y, np.ndarray) else backend.get_array_module(x).asarray(y)),
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         arrays = self.get_retained_inputs()

@@ -17,7 +17,7 @@ import numpy as np
 from kusari.ir import Node, Op, TokenType, Value, tensor_type
 
 from ...backends.cuda import is_cupy_array
-from ...callsite import short, user_location
+from ...callsite import short, user_location, user_place
 from ...configuration import config
 from ...function_node import FunctionNode
 from ...link.namespace import entries_of
@@ -297,7 +297,7 @@ class Tape:
     def note(self, reason: str, where: str | None = None) -> None:
         """Keep the first reason why this call is not static."""
         if self.fault is None:
-            self.fault = Fault(reason, where or self._where or user_location())
+            self.fault = Fault(reason, where or self._where or user_place())
 
     def note_at_user(self, reason: str) -> None:
         """Keep a reason with the line of the user's code, not that of a library which it has called."""
