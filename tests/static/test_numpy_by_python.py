@@ -152,6 +152,7 @@ FLOATS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "by a function of NumPy's": lambda m, x, t: m.hidden(x) * np.exp(float(x.min())) * float(
         np.arctan2(float(x.max()), 2)),
     "with an array by NumPy": lambda m, x, t: m.hidden(np.maximum(x, float(x.mean()))),
+    "filling an array": lambda m, x, t: m.hidden(np.full_like(x, x.max()) - np.full_like(x, float(x.min()))),
     "like a Variable": lambda m, x, t: m.hidden(x) * x.max() + np.ones_like(m.hidden(x), dtype="f"),
 }
 

@@ -270,7 +270,10 @@ def _is_outside(k: Observer, array: Any) -> bool:
 
 def _refuse_write(k: Observer, array: Any, what: str) -> None:
     o = k.observation
-    if o.tape.is_value(array) or o.tape.is_taken(array):
+    if o.tape.is_taken(array):
+        o.note("elements of a parameter are changed by NumPy, which replays would not repeat; do it before the call")
+        return
+    if o.tape.is_value(array):
         o.tape.read(array, what)
         return
     name = o.arrays.get(id(array), (None, None))[1]
@@ -463,7 +466,7 @@ def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
         return result
     if known in _LIKE and args and isinstance(args[0], (np.ndarray, Variable)):  # of which only the type counts
         args = (array_of(args[0]), *args[1:])
-        return _apply(k, _Operation(f"numpy.{name}", fn, args, kwargs), operands=(args[1:], kwargs))
+        return _apply(k, _Operation(f"numpy.{name}", fn, args, kwargs), again, (args[1:], kwargs))
     record = functools.partial(numpy_calls.of_function, tape, f, args, kwargs) if again is f else None
     by_place = args[:1] if known in _WRITING else args[f.nin:] if isinstance(f, np.ufunc) else ()
     written = _written(kwargs, *by_place)
