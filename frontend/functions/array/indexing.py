@@ -198,16 +198,20 @@ def place(g: Any, axis: int, start: int, stop: int, shape: tuple[int, ...]) -> V
 
 
 class GetItemAdvanced(FunctionNode):
-    """Indexing with arrays of integers or booleans, which are inputs: ``x, *indices``."""
+    """Indexing with arrays of integers or booleans, which are inputs: ``x, *indices``.
 
-    def __init__(self, entries: tuple[Entry, ...]) -> None:
+    With ``numbers`` arrays without axes are numbers of a traced call, whose parts of ``x`` share its memory.
+    """
+
+    def __init__(self, entries: tuple[Entry, ...], numbers: bool = False) -> None:
         super().__init__()
         self.entries = entries
+        self.numbers = numbers
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         self.retain_inputs(tuple(range(1, len(inputs))))
-        x = inputs[0]
-        y = x[decode(self.entries, inputs[1:])]
+        x, *arrays = inputs
+        y = x[decode(self.entries, tuple([int(i) if self.numbers and not i.ndim else i for i in arrays]))]
         return (y if isinstance(y, np.ndarray) else backend.get_array_module(x).asarray(y)),
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -390,7 +394,8 @@ def get_item(x: Any, slices: Any) -> Variable:
     arrays = cuda.beside(x, arrays)
     if not arrays and not any(isinstance(e, tuple) and e and e[0] == "#" for e in entries):
         return GetItem(entries).apply((x,))[0]
-    return GetItemAdvanced(entries).apply((x, *arrays))[0]
+    numbers = any(hasattr(s, "kusari_array") for s in (slices if isinstance(slices, tuple) else (slices,)))
+    return GetItemAdvanced(entries, numbers).apply((x, *arrays))[0]
 
 
 Variable.__getitem__ = get_item  # type: ignore[method-assign]
