@@ -477,7 +477,7 @@ def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 def _filled(tape: Tape, again: Callable[..., Any], ufunc: Any, args: tuple[Any, ...], out: tuple[Any, ...],
             before: Any) -> Any:
-    """Return what a universal function writes to the array ``out``, whose elements were those of ``before``."""
+    """Return the array that a universal function writes to ``out``, whose elements were those of ``before``."""
     given = tuple([before if x is out[0] else x for x in args[:ufunc.nin]])
     made = numpy_calls.of_ufunc(tape, ufunc, given) if again is ufunc else None
     if made is not None and made.dtype == before.dtype and made.shape == before.shape:
