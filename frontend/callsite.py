@@ -2,8 +2,12 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
+from collections.abc import Iterator
 from types import FrameType
+
+_SITE = os.sep + "site-packages" + os.sep
 
 
 @functools.cache
@@ -49,6 +53,33 @@ def user_location() -> str:
     name = frame.f_code.co_name
     inside = "" if name == "<module>" else f", in {name}"
     return f"{frame.f_code.co_filename}:{frame.f_lineno}{inside}"
+
+
+def user_place() -> str:
+    """Return the user's ``path:line`` and function: not of Python's library that the user's code has called.
+
+    In an installed package it is followed by the place that has called the package.
+    """
+    found = next(_places(user_frame()), None)
+    if found is None:
+        return user_location()
+    outside = next((f for f in _places(found) if _SITE not in f.f_code.co_filename), found)
+    places = [f"{f.f_code.co_filename}:{f.f_lineno}, in {f.f_code.co_name}" for f in dict.fromkeys((found, outside))]
+    return ", called from ".join(places)
+
+
+def _places(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield a frame and its callers, but for those of the package, of Python's library and of generated code."""
+    while frame is not None:
+        name = frame.f_globals.get("__name__") or ""
+        is_library = name != "__main__" and name.partition(".")[0] in sys.stdlib_module_names
+        if not (_is_ours(name) or is_library or frame.f_code.co_filename.startswith("<")):
+            yield frame
+        frame = frame.f_back
+
+
+def _is_ours(module: str) -> bool:
+    return module == "kusari" or module.startswith("kusari.")
 
 
 def short(location: str) -> str:

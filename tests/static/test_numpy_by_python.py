@@ -84,6 +84,7 @@ ARRAYS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "a named tuple": lambda m, x, t: m.hidden(x) * np.linalg.eigh(np.cov(x.T)).eigenvalues[:1].astype("f"),
     "filled afterwards": lambda m, x, t: m.hidden(_doubled(np.roll(x, 1, axis=0))),
     "filled with rows": lambda m, x, t: m.hidden(_filled(np.zeros((5, 4, 2), "f"), x, t)),
+    "out of an argument": lambda m, x, t: m.hidden(_scaled(x * 2, np.zeros((5, 4), "f"))),
     "written by a function": lambda m, x, t: m.hidden(x) * _added(np.ones((5, 3), "f"), t),
     "a view": lambda m, x, t: m.hidden(x) + np.diagonal(x)[:3],
     "draws": lambda m, x, t: m.hidden(x + np.random.randn(*x.shape).astype("f")) + np.random.uniform(
@@ -98,6 +99,14 @@ def _filled(a: Any, x: Any, t: Any) -> Any:
     a[t, 0] = np.sort(x)[:, :2]
     a.sort(axis=0)
     return a.sum(2)
+
+
+def _scaled(a: Any, b: Any) -> Any:
+    np.minimum(a, 1.5, out=a)
+    np.float_power(a, 2, out=b)
+    np.hypot(a, b, b)
+    np.add(a, b, out=a)
+    return a
 
 
 def _added(a: Any, t: Any) -> Any:
@@ -133,10 +142,17 @@ FLOATS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "an integer in a loop": lambda m, x, t: sum(m.hidden(x) for _ in range(int((t > 2).sum()))),
     "items of an array": lambda m, x, t: m.hidden(x) * sum(v * 2 for v in x[0]) + [*x[1]][-1],
     "an array from its end": lambda m, x, t: m.hidden(x) * list(reversed(x[0]))[1],
+    "items as numbers of rows": lambda m, x, t: F.stack([m.hidden(x)[i] for i in t]) + m.last(m.hidden(x))[t[0], 1:2],
     "stored in an array": lambda m, x, t: m.hidden(_with_corner(np.zeros((5, 4), "f"), x.max()) + x),
     "stored in a dictionary": lambda m, x, t: m.hidden(x) * _with({"a": 1.0}, "a", x.max())["a"],
     "stored in a list": lambda m, x, t: m.hidden(x) / _with([2.0, 3.0], 1, float(x.max()))[-1],
     "in the places of others": lambda m, x, t: _many(m, x, t) * x.max(),
+    "by a function of math": lambda m, x, t: m.hidden(x) * math.log1p(float(x.max())) + math.pow(x.max(), 2),
+    "by math from an array": lambda m, x, t: m.hidden(x) * math.exp(F.mean(m.last(m.hidden(x))).array),
+    "by a function of NumPy's": lambda m, x, t: m.hidden(x) * np.exp(float(x.min())) * float(
+        np.arctan2(float(x.max()), 2)),
+    "with an array by NumPy": lambda m, x, t: m.hidden(np.maximum(x, float(x.mean()))),
+    "filling an array": lambda m, x, t: m.hidden(np.full_like(x, x.max()) - np.full_like(x, float(x.min()))),
     "like a Variable": lambda m, x, t: m.hidden(x) * x.max() + np.ones_like(m.hidden(x), dtype="f"),
 }
 
@@ -169,7 +185,7 @@ def test_numbers_are_followed(name: str) -> None:
 
 READ: dict[str, Callable[[Any], Any]] = {
     "format": lambda v: len(f"{v:.3f}"), "text": lambda v: len(str(v)),
-    "math": math.sqrt, "struct": lambda v: struct.unpack("d", struct.pack("d", float(v)))[0], "hash": hash,
+    "struct": lambda v: struct.unpack("d", struct.pack("d", float(v)))[0], "hash": hash,
     "decimal": lambda v: float(decimal.Decimal(float(v))), "fraction": lambda v: float(fractions.Fraction(float(v))),
     "key": lambda v: {1.0: 2}.get(v, 3), "greatest": lambda v: max(v, 0.5), "rounded": round,
     "item": lambda v: np.float64(v).item(),
@@ -256,6 +272,8 @@ NUMBERS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "a branch": positive, "an item": first,
     "truth": lambda m, x, t: m.last(m.hidden(x)) if (t >= 0)[0] else m.hidden(x),
     "of a computed array": lambda m, x, t: m.last(m.hidden(x)) if not np.isnan(m.first(x).array).any() else None,
+    "of a loss": lambda m, x, t: None if np.isnan(float(F.sum(m.first(x)).array)) else m.last(m.hidden(x)),
+    "of a loss, by math": lambda m, x, t: m.last(m.hidden(x)) if math.isfinite(F.sum(m.first(x)).array) else None,
 }
 
 

@@ -34,6 +34,8 @@ BODIES: dict[str, Any] = {
     "unpacked": lambda x: F.relu(x[0]) * (lambda a, b, c: a + b - c)(*x),
     "reshape": lambda x: F.relu(x.reshape(4, 3) @ x.reshape((3, -1))),
     "transpose": lambda x: F.relu(x.transpose() + x.transpose(1, 0) + np.transpose(x) + x.swapaxes(0, 1)),
+    "in place": lambda x: F.relu(np.add(x, x, out=x.astype("f"))),
+    "in place, with another": lambda x: F.relu(np.multiply(x, x[:1], np.empty_like(x))),
     "cast": lambda x: F.relu(x.astype("d") * 3),
     "double-scalar": lambda x: F.relu(x + 1e-8),
     "matmul": lambda x: F.relu(x @ x.T),
@@ -87,7 +89,6 @@ def test_what_is_stored_is_an_array_and_is_stored_by_replays() -> None:
 
 
 ASIDE: dict[str, Any] = {
-    "in place": lambda x: F.relu(np.add(x, x, out=x.astype("f"))),
     "a reduction": lambda x: F.relu(x) * hash((x * 2).sum()),
     "items": lambda x: F.relu(x) * sorted((x * 2)[0])[0],
 }

@@ -16,78 +16,7 @@ from ...utils import type_check
 from ...utils.arrays import for_arrays
 from ...utils.ranges import check_range
 from ...variable import Variable, as_variable
-
-# An index as a static attribute: int, (start, stop, step), None, "..." for an ellipsis, "@" for an array that is an
-# input of the node, ("#", nested tuple) for a list of integers.
-Entry = Any
-
-
-def encode(slices: Any) -> tuple[tuple[Entry, ...], list[Any]]:
-    """Return an index as static entries, and the arrays in it."""
-    entries: list[Entry] = []
-    arrays: list[Any] = []
-    for s in slices if isinstance(slices, tuple) else (slices,):
-        if isinstance(s, slice):
-            entries.append(tuple([None if v is None else int(v) for v in (s.start, s.stop, s.step)]))
-        elif s is None:
-            entries.append(None)
-        elif s is Ellipsis:
-            entries.append("...")
-        elif isinstance(s, (int, np.integer)) and not isinstance(s, (bool, np.bool_)):
-            entries.append(int(s))
-        elif isinstance(s, (list, tuple)):
-            array = np.asarray(s, None if np.size(s) else np.int64)
-            if array.dtype.kind == "b":
-                entries.append("@")
-                arrays.append(array)
-            elif array.dtype.kind in "iu":
-                entries.append(("#", _nested(array.tolist())))
-            else:
-                raise IndexError(f"an index list must hold integers or booleans, got {s!r}")
-        elif isinstance(s, (bool, np.bool_)):
-            entries.append("@")
-            arrays.append(np.asarray(s))
-        elif isinstance(s, Variable) or hasattr(s, "dtype"):
-            entries.append("@")
-            arrays.append(s)
-        else:
-            raise IndexError("only integers, slices, ellipsis, None, and integer or boolean arrays are valid indices, "
-                             f"got {s!r}")
-    if entries.count("...") > 1:
-        raise ValueError("an index can have one ellipsis only")
-    return tuple(entries), arrays
-
-
-def _nested(x: Any) -> Any:
-    return tuple([_nested(v) for v in x]) if isinstance(x, list) else x
-
-
-def _lists(x: Any) -> Any:
-    return [_lists(v) for v in x] if isinstance(x, tuple) else x
-
-
-def decode(entries: tuple[Entry, ...], arrays: tuple[Any, ...] = ()) -> tuple[Any, ...]:
-    """Return the index that NumPy takes."""
-    rest = iter(arrays)
-    index: list[Any] = []
-    for e in entries:
-        if isinstance(e, tuple):
-            index.append(_lists(e[1]) if e and e[0] == "#" else slice(*e))
-        elif isinstance(e, str):
-            index.append(Ellipsis if e == "..." else next(rest))
-        else:
-            index.append(e)
-    return tuple(index)
-
-
-def _spread_ellipsis(entries: tuple[Entry, ...], ndim: int) -> list[Entry]:
-    """Replace the ellipsis by whole slices, so that every axis has its entry."""
-    used = sum(e is not None and e != "..." for e in entries)
-    full = [(None, None, None)] * (ndim - used)
-    if "..." in entries:
-        i = entries.index("...")
-        return [*entries[:i], *full, *entries[i + 1:]]
-    return [*entries, *full]
+from .entries import Entry, decode, encode, spread_ellipsis
 
 
 def _basic(entries: tuple[Entry, ...], shape: tuple[int, ...]) -> tuple[dict[str, Any], tuple[int, ...]]:
@@ -96,7 +25,7 @@ def _basic(entries: tuple[Entry, ...], shape: tuple[int, ...]) -> tuple[dict[str
     stops: list[int] = []
     steps: list[int] = []
     out: list[int] = []
-    for e in _spread_ellipsis(entries, len(shape)):
+    for e in spread_ellipsis(entries, len(shape)):
         if e is None:
             out.append(1)
             continue
@@ -140,7 +69,7 @@ class GetItem(FunctionNode):
         dropped: list[int] = []
         added: list[int] = []
         axis = at = 0
-        for e in _spread_ellipsis(self.entries, len(g.type(x).shape)):
+        for e in spread_ellipsis(self.entries, len(g.type(x).shape)):
             if e is None:
                 added.append(at)
             elif isinstance(e, int):
@@ -195,15 +124,21 @@ def place(g: Any, axis: int, start: int, stop: int, shape: tuple[int, ...]) -> V
 
 
 class GetItemAdvanced(FunctionNode):
-    """Indexing with arrays of integers or booleans, which are inputs: ``x, *indices``."""
+    """Indexing with arrays of integers or booleans, which are inputs: ``x, *indices``.
 
-    def __init__(self, entries: tuple[Entry, ...]) -> None:
+    With ``numbers`` arrays without axes are numbers of a traced call, whose parts of ``x`` share its memory.
+    """
+
+    def __init__(self, entries: tuple[Entry, ...], numbers: bool = False) -> None:
         super().__init__()
         self.entries = entries
+        self.numbers = numbers
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         self.retain_inputs(tuple(range(1, len(inputs))))
-        return inputs[0][decode(self.entries, inputs[1:])],
+        x, *arrays = inputs
+        y = x[decode(self.entries, tuple([int(i) if self.numbers and not i.ndim else i for i in arrays]))]
+        return (y if isinstance(y, np.ndarray) else backend.get_array_module(x).asarray(y)),
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         arrays = self.get_retained_inputs()
@@ -341,7 +276,7 @@ def _rows(b: Any, entries: tuple[Entry, ...], shape: tuple[int, ...],
     """
     if any(e is None for e in entries) or not arrays or any(v.tensor.dtype.kind not in "iu" for v in arrays):
         return None
-    spread = _spread_ellipsis(entries, len(shape))
+    spread = spread_ellipsis(entries, len(shape))
     at = [i for i, e in enumerate(spread) if e == "@"]
     if at != list(range(at[0], at[0] + len(at))) or any(
             e != "@" and e != (None, None, None) for e in spread):
@@ -385,7 +320,8 @@ def get_item(x: Any, slices: Any) -> Variable:
     arrays = cuda.beside(x, arrays)
     if not arrays and not any(isinstance(e, tuple) and e and e[0] == "#" for e in entries):
         return GetItem(entries).apply((x,))[0]
-    return GetItemAdvanced(entries).apply((x, *arrays))[0]
+    numbers = any(hasattr(s, "kusari_array") for s in (slices if isinstance(slices, tuple) else (slices,)))
+    return GetItemAdvanced(entries, numbers).apply((x, *arrays))[0]
 
 
 Variable.__getitem__ = get_item  # type: ignore[method-assign]

@@ -14,7 +14,8 @@ import numpy as np
 from kusari.ir import Value
 
 from ... import functions as F
-from ...functions.array.indexing import GetItemGrad, encode
+from ...functions.array.entries import encode
+from ...functions.array.indexing import GetItemGrad
 from ...variable import Variable
 from .overlap import Spans
 

@@ -20,7 +20,8 @@ from kusari.ir import Value
 from ... import functions as F
 from ...configuration import config
 from ...function_node import FunctionNode
-from ...functions.array.indexing import GetItemGrad, ScatterAdd, encode
+from ...functions.array.entries import encode
+from ...functions.array.indexing import GetItemGrad, ScatterAdd
 from ...variable import Variable
 from ..trees import array_of
 from . import numpy_calls

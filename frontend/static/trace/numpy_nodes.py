@@ -302,13 +302,33 @@ def _with_variable(native: Callable[..., Any], *operands: Any) -> Any:
     return native(*[spread if x is number else x for x in operands])
 
 
+def of_floats(f: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """Return a function of NumPy's and its arguments with arrays in place of computed floats, of which it makes floats.
+    """
+    places = frozenset(i for i, x in enumerate(args) if isinstance(x, ComputedNumber) and x.kusari_kind is float)
+    if not places:
+        return f, args
+
+    def again(*args: Any, **kwargs: Any) -> Any:  # a float's dtype gives way to those of arrays
+        return f(*[float(x) if i in places else x for i, x in enumerate(args)], **kwargs)
+    return again, tuple([x.kusari_array if isinstance(x, ComputedNumber) and i in places else x
+                         for i, x in enumerate(args)])
+
+
+def of_python(tape: Tape, f: Callable[..., Any], numbers: tuple[Any, ...]) -> Any:
+    """Apply a function of the library's ``math`` to numbers; NotImplemented if none of them is computed."""
+    if not any(isinstance(x, ComputedNumber) for x in numbers) or not all(isinstance(x, KINDS) for x in numbers):
+        return NotImplemented
+    return _of_python(tape, f, numbers, [x.kusari_value if isinstance(x, ComputedNumber) else x for x in numbers])
+
+
 def _of_python(tape: Tape, native: Callable[..., Any], operands: tuple[Any, ...], plain: list[Any]) -> Any:
     """Apply an operator to numbers of Python's own types."""
     arrays = tuple([x.kusari_array if isinstance(x, ComputedNumber) else x for x in operands])
     kinds = tuple([type(x) for x in plain])
     try:
         result = native(*plain)
-    except ArithmeticError:
+    except (ArithmeticError, ValueError):
         tape.note_at_user(f"{native.__name__} raises, and need not in other calls")
         raise
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import functools
 import operator
-import sys
 from collections.abc import Callable
-from types import FrameType, SimpleNamespace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...callsite import short, user_frame
+from ...callsite import short, user_place
 from ...configuration import config
 from ...link import Link
 from ...link.namespace import entries_of
@@ -476,22 +475,6 @@ class Unguarded(Observation):
     def elements(self, array: Any) -> bool:
         """Elements are taken as they are."""
         return True
-
-
-def user_place() -> str:
-    """Return the user's ``path:line`` and function: not of Python's library that the user's code has called."""
-    frame: FrameType | None = user_frame()
-    found = frame
-    while frame is not None:
-        name = frame.f_globals.get("__name__") or ""
-        is_library = name != "__main__" and name.partition(".")[0] in sys.stdlib_module_names
-        if not is_ours(name) and not is_library and not frame.f_code.co_filename.startswith("<"):
-            found = frame
-            break
-        frame = frame.f_back
-    if found is None:
-        return "unknown"
-    return f"{found.f_code.co_filename}:{found.f_lineno}, in {found.f_code.co_name}"
 
 
 @functools.cache

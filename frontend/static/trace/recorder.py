@@ -17,7 +17,7 @@ import numpy as np
 from kusari.ir import Node, Op, TokenType, Value, tensor_type
 
 from ...backends.cuda import is_cupy_array
-from ...callsite import short, user_location
+from ...callsite import short, user_location, user_place
 from ...configuration import config
 from ...function_node import FunctionNode
 from ...link.namespace import entries_of
@@ -128,14 +128,14 @@ class Tape:
         else:
             op = op_of(template)
             attrs = {"function": template, **static_attributes(template), **self.constants.attributes(op, inputs)}
-            attrs |= {"on_card": True} if is_cupy_array(outputs[0]._array) else {}
-            attrs |= {"held": tuple(held)} if held else {}
+            attrs |= {k: v for k, v in (("on_card", is_cupy_array(outputs[0]._array)), ("held", tuple(held))) if v}
             self.append(op, (*values, *held.values()), outputs, attrs)
             if of_user is not None:
                 look_again(self, of_user.reached)
             if self.observation is not None:
                 made = [(v, y._array) for y in outputs if (v := self.known(y._array)) is not None]
-                self.aliases.made([*zip(values, [x._array for x in inputs], strict=True)], made, op.is_opaque)
+                moves = op.is_opaque or getattr(function, "numbers", False)  # views that are others in replays
+                self.aliases.made([*zip(values, [x._array for x in inputs], strict=True)], made, moves)
 
     @property
     def where(self) -> str | None:
@@ -297,7 +297,7 @@ class Tape:
     def note(self, reason: str, where: str | None = None) -> None:
         """Keep the first reason why this call is not static."""
         if self.fault is None:
-            self.fault = Fault(reason, where or self._where or user_location())
+            self.fault = Fault(reason, where or self._where or user_place())
 
     def note_at_user(self, reason: str) -> None:
         """Keep a reason with the line of the user's code, not that of a library which it has called."""

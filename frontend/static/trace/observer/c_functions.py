@@ -25,7 +25,7 @@ from ....link.namespace import entries_of
 from ....variable import Variable
 from ...computed_numbers import settled
 from ...guards.guard import MISSING
-from ..numpy_nodes import drawn
+from ..numpy_nodes import drawn, of_python
 from ..observation import FRAMES_PER_CALL, NOT_DRAWN_AGAIN, NOT_GONE_ON
 from ..own_functions import GENERATORS
 from . import containers, lookup, operations, texts
@@ -103,6 +103,11 @@ def _method(k: Observer, f: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
 
 def _function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     module = getattr(f, "__module__", None) or getattr(f.__self__, "__name__", "")
+    if module == "math" and not kwargs:
+        args = tuple([k.call(float, x) if type(x) is np.ndarray and not x.ndim else x for x in args])
+        found = of_python(k.observation.tape, f, args)
+        if found is not NotImplemented:
+            return found
     if module in ("builtins", *PURE_MODULES):
         return native(k, f, settled(args, f.__name__), settled(kwargs, f.__name__))
     if module == "_heapq":

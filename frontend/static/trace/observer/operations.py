@@ -32,6 +32,7 @@ from .c_code import unknown, wrapped
 from .operators import INPLACE, Operator
 
 if TYPE_CHECKING:
+    from ..recorder import Tape
     from .observer import Observer
 
 _FREE = cards.FREE | {"__doc__", "__array_priority__"}
@@ -269,7 +270,10 @@ def _is_outside(k: Observer, array: Any) -> bool:
 
 def _refuse_write(k: Observer, array: Any, what: str) -> None:
     o = k.observation
-    if o.tape.is_value(array) or o.tape.is_taken(array):
+    if o.tape.is_taken(array):
+        o.note("elements of a parameter are changed by NumPy, which replays would not repeat; do it before the call")
+        return
+    if o.tape.is_value(array):
         o.tape.read(array, what)
         return
     name = o.arrays.get(id(array), (None, None))[1]
@@ -350,7 +354,8 @@ def attribute(k: Observer, x: Any, name: str) -> Any:
         if tape.is_value(x) or tape.is_taken(x):
             read_elements(k, x, f".{name}")
         elif not k.observation.off:
-            k.observation.note(f".{name} of an array may be used to read or write its memory, which is not observed")
+            k.observation.note(f".{name} of an array may be used to read or write its memory, which is not observed; "
+                               "do it outside, or in a function decorated with static_code")
         return getattr(x, name)
     record = (lambda: numpy_calls.of_function(tape, np.transpose, (x,))) if name == "T" else None
     return _apply(k, _Operation(f".{name}", operator.attrgetter(name), (x,), record=record, view=name in _VIEWS))
@@ -450,21 +455,37 @@ def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     if known in _OF_MEMORY and any(not _is_own(k, x) for x in _arrays_in(k, args, [])):
         o.note(f"numpy.{name} asks where arrays lie in memory, which may be elsewhere in every call")
         return f(*args, **kwargs)
+    again, args = numpy_nodes.of_floats(f, args)
     args, kwargs = tuple([wrapped(k, x) for x in _plain(args, f"numpy.{name}")]), _plain(kwargs, f"numpy.{name}")
 
     def fn(*args: Any, **kwargs: Any) -> Any:
         with tape.net:
-            result = f(*args, **kwargs)
+            result = again(*args, **kwargs)
         if known in _UNSET:
             result[...] = 0  # as good as any other content, and the same every time
         return result
     if known in _LIKE and args and isinstance(args[0], (np.ndarray, Variable)):  # of which only the type counts
         args = (array_of(args[0]), *args[1:])
-        return _apply(k, _Operation(f"numpy.{name}", fn, args, kwargs), operands=(args[1:], kwargs))
-    record = functools.partial(numpy_calls.of_function, tape, f, args, kwargs)
+        return _apply(k, _Operation(f"numpy.{name}", fn, args, kwargs), again, (args[1:], kwargs))
+    record = functools.partial(numpy_calls.of_function, tape, f, args, kwargs) if again is f else None
     by_place = args[:1] if known in _WRITING else args[f.nin:] if isinstance(f, np.ufunc) else ()
     written = _written(kwargs, *by_place)
-    return _apply(k, _Operation(f"numpy.{name}", fn, args, kwargs, record, written, name in _VIEWS), f)
+    rewrite = functools.partial(_filled, tape, again, f, args, written) if (
+        isinstance(f, np.ufunc) and f.nout == 1 and len(written) == 1 and kwargs.keys() <= {"out"}) else None
+    return _apply(k, _Operation(f"numpy.{name}", fn, args, kwargs, record, written, name in _VIEWS, rewrite), again)
+
+
+def _filled(tape: Tape, again: Callable[..., Any], ufunc: Any, args: tuple[Any, ...], out: tuple[Any, ...],
+            before: Any) -> Any:
+    """Return the array that a universal function writes to ``out``, whose elements were those of ``before``."""
+    given = tuple([before if x is out[0] else x for x in args[:ufunc.nin]])
+    made = numpy_calls.of_ufunc(tape, ufunc, given) if again is ufunc else None
+    if made is not None and made.dtype == before.dtype and made.shape == before.shape:
+        return made
+
+    def filled(*given: Any) -> Any:
+        return again(*given, out=np.empty_like(before))
+    return by_python(tape, f"numpy.{ufunc.__name__}", filled, given, {}, filled(*given))
 
 
 def _written(kwargs: dict[str, Any], *more: Any) -> tuple[Any, ...]:
