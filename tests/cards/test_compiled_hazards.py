@@ -133,16 +133,21 @@ def moved(model: Any, device: str = "@cupy:0") -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("whole", [True, False], ids=["whole", "parts"])
+@pytest.mark.parametrize("kind", ["whole", "joined", "parts"])
 @pytest.mark.parametrize("late", [True, False], ids=["late", "at once"])
-def test_an_index_out_of_bounds_changes_nothing(card: Machine, whole: bool, late: bool) -> None:
+def test_an_index_out_of_bounds_changes_nothing(card: Machine, kind: str, late: bool) -> None:
     model = moved(Words())
     updater = kusari.optimizers.Adam().setup(model)
     good, bad = card.xp.asarray(np.array([0, 3], "i")), card.xp.asarray(np.array([0, 4], "i"))
 
     def step(indices: Any) -> None:
-        if whole:
+        if kind == "whole":
             updater.update(model.loss, indices)
+        elif kind == "joined":
+            loss = model.loss(indices)
+            model.cleargrads()
+            loss.backward()
+            updater.update()
         else:
             loss = model.loss(indices)
             model.cleargrads()
@@ -162,7 +167,7 @@ def test_an_index_out_of_bounds_changes_nothing(card: Machine, whole: bool, late
                 for name, p in model.namedparams():
                     np.testing.assert_array_equal(card.host(p.array), before[name])
             card.xp.cuda.get_current_stream().synchronize()
-    if whole:
+    if kind != "parts":
         assert updater.t == clock
     for name, p in model.namedparams():
         np.testing.assert_array_equal(card.host(p.array), before[name])
