@@ -22,7 +22,7 @@ Direction = Literal["conv", "conv_input", "conv_weight"]
 
 TYPES = {"float32": "FLOAT", "float16": "HALF"}
 TENSOR_ALIGNMENT_BYTES = 16  # of all tensors, as the frontend assumes
-PLAN_WORKSPACE_BYTES = 64 << 20  # that a plan may have beside copies of all arrays, which engines with tensor cores make
+PLAN_WORKSPACE_BYTES = 64 << 20  # that a plan may have beside copies of all arrays, which tensor cores need
 #: Axes along which windows slide, at least and at most; one with fewer gets axes of one element.
 LEAST_AXES, MOST_AXES = 2, 3
 
