@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kusari.codegen import generate
+from kusari.codegen import TARGETS, generate
 from kusari.codegen.cuda.generate import CardGenerator
 from kusari.codegen.cuda.text.dialect import OPTIONS, cuda_source
 from kusari.codegen.cuda.text.guard import guarded, noting
@@ -27,7 +27,6 @@ from ...function_node import FunctionNode
 from ..compile.compile import Compiled
 from ..compile.finished import finished
 from ..compile.memory import description
-from ..compile.target import host_target
 from ..errors import Fault, NotCompilable
 from ..trace.recording import NotStatic
 from .arguments import CardArguments
@@ -36,6 +35,7 @@ EVERY_INPUT = 1 << 62  # bytes: graphs read fixed addresses, so inputs are copie
 #: Passes in another order than on the CPU: CuPy draws, kernels compute masks, and factors may be halves.
 PASSES = tuple(p for step in WITHOUT_WINOGRAD if name_of(step) != "narrow_draws"
                for p in ((plain_factors, step) if name_of(step) == "fuse" else (step,)))
+_ANY = TARGETS["generic"]  # texts do not depend on the processor, whom only LLVM knows
 
 
 class NoKernel(NotStatic, NotCompilable):
@@ -136,7 +136,7 @@ def card(device: int) -> CardPlace:
 @functools.cache
 def loader() -> CardLoader:
     """Return the kernels of this process."""
-    return CardLoader(Dialect(cuda_source, guarded, noting, OPTIONS, CardGenerator(host_target()).split))
+    return CardLoader(Dialect(cuda_source, guarded, noting, OPTIONS, CardGenerator(_ANY).split))
 
 
 def _libraries() -> tuple[str, ...]:
@@ -147,7 +147,7 @@ def _libraries() -> tuple[str, ...]:
 
 
 def _write(plan: Plan) -> Program:
-    return generate(plan, host_target(), "cuda")  # texts do not depend on the processor
+    return generate(plan, _ANY, "cuda")
 
 
 def _is_called(node: Node) -> bool:
