@@ -15,12 +15,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import settings
 
 from kusari.codegen.cuda.text.dialect import OPENCL_OPTIONS, opencl_source
 from kusari.ir import DRAWS, GATHERS_AND_SCATTERS, Arena, Instruction, Kernel, Plan, Program, Value
 
-EXAMPLES = max(3, settings.default.max_examples // 4)  # of a property test: each compiles its kernels
+
+def examples() -> int:
+    """How many examples of a property test are looked at: each compiles its kernels."""
+    from hypothesis import settings  # not where there is a card, and no more than CuPy and pytest
+    assert settings.default is not None
+    return max(3, settings.default.max_examples // 4)
 
 
 class Card:
