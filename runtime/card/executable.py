@@ -25,7 +25,7 @@ from .launches import Call, Launch, Place, Refused, segments, with_behind
 from .products import Products
 
 PLACE_BYTES = 256  # of which places in a frame's memory are multiples
-MOST_RUNS = 256  # that are remembered until all reports of the time have arrived
+REMEMBERED_CALLS = 256  # more than run until all reports of their time have arrived
 
 _log = logging.getLogger("kusari.static")
 
@@ -137,7 +137,7 @@ class CardExecutable:
         with cupy().cuda.Device(device):
             self.consts = self._constants()
         self._free: list[CardFrame] = []
-        self._begun: deque[int] = deque(maxlen=MOST_RUNS)
+        self._begun: deque[int] = deque(maxlen=REMEMBERED_CALLS)
         kernels = [r.kernel for r in native if r.kernel is not None]
         self.report = CardReport(
             device=device, instructions=len(rows), kernels=len(program.kernels), launches=len(native),
@@ -200,7 +200,7 @@ class CardExecutable:
         self._begun.append(sent)
 
     def forget_runs(self, number: int) -> int:
-        """Return how many runs were that which report ``number`` is of, or came after it; they are forgotten."""
+        """Return how many runs report ``number`` has undone, its own among them; all are forgotten."""
         first = number if self.gathers else number + 1
         undone = sum([sent >= first for sent in self._begun])
         self._begun.clear()
