@@ -85,4 +85,4 @@ wheel: $(VENV)/ready-dev-$(KEY)
 	$(RUN) tools/check_wheel.py
 
 clean:
-	rm -rf $(VENV) build dist typings *.egg-info .pytest_cache .ruff_cache .hypothesis demo.png demo.onnx demo.onnx.* bench.png site result
+	rm -rf $(VENV) build dist typings *.egg-info .pytest_cache .ruff_cache .hypothesis demo.png demo.onnx demo.onnx.* bench.png site result benchmarks/gpu.log

@@ -4,23 +4,29 @@
   python benchmarks/gpu.py --minutes 20         the survey to its end, too
   python benchmarks/gpu.py --skip-tests mnist_mlp
 
-Nothing is downloaded. All stops when the minutes are over (9), and the report says what was not run. What takes longest
-comes last: torch.compile searches for kernels (``max-autotune``). The exit code is 0 when the tests passed, 1 when not
-(or when they could not be run), and 2 without a card, in which case nothing is written.
+Nothing is downloaded. All stops when the minutes are over (9). What says most comes first, and what takes longest last:
+torch.compile searches for kernels (``max-autotune``). The report is written anew after each group of tests and each
+measured model, so that a run that is cut off leaves one, which says what was not run; all that was printed is in
+gpu.log beside it. The exit code is 0 when the tests passed, 1 when not (or when they could not be run), and 2 without a
+card, in which case nothing is written.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import importlib.util
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,8 +43,19 @@ from kusari.runtime.card import cublaslt, cudnn
 HERE = Path(__file__).resolve().parent
 WORKER = HERE / "peers" / "worker.py"
 INTO = HERE / "gpu.md"
-TESTS = ("tests/cards",)
-TESTS_SHARE = 0.35  # of the time, at most
+FOLDER = "tests/cards"
+#: Groups of tests, each in a process of its own, as an error of a card leaves nothing of it: name, files, and their
+#: share of all the time. The last one is whatever is left of the folder.
+TESTS = (
+    ("whole models", ("test_devices.py", "test_compiled.py", "test_joined_loops.py", "test_compiled_training.py"),
+     0.14),
+    ("hazards", ("test_compiled_hazards.py", "test_compiled_following.py", "test_training.py", "test_profiling.py"),
+     0.06),
+    ("products and convolutions", ("test_compiled_products.py", "test_compiled_convolutions.py",
+                                   "test_models_by_cublaslt.py"), 0.06),
+    ("rows", (), 0.09))
+OTHERS_WARNINGS = "DeprecationWarning", "FutureWarning", "ImportWarning", "ResourceWarning"  # are no failures here
+FIRST = "elementwise", "mnist_mlp", "transformer_block", "resnet18"  # before the others, with torch.compile
 WORKER_LIMIT_S = 120  # one worker, which measures all variants of one library on one model
 RESERVE_S = 5  # for the report
 ROUNDS = 3
@@ -68,13 +85,15 @@ class Outcome:
     records: list[dict[str, Any]] = field(default_factory=list)
     not_run: list[str] = field(default_factory=list)
     tests: dict[str, int] = field(default_factory=dict)
+    unfinished: bool = False  # whether tests were stopped, or ended their process
     failures: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    pending: Sequence[object] = ()  # what is to be run yet
 
     @property
     def passed(self) -> bool:
         """Whether tests were run, to their end, and none failed."""
-        return bool(self.tests.get("passed")) and not self.failures and not self.tests.get("unfinished")
+        return bool(self.tests.get("passed")) and not self.failures and not self.unfinished
 
 
 class Budget:
@@ -104,8 +123,8 @@ def jobs_of(models: list[str], has: Callable[[str], bool]) -> tuple[list[Job], l
     missing = [library for library in PEERS if not has(library)]
     skipped = [f"{library}: not installed" for library in missing]
     jobs: list[Job] = []
-    for table in (MODELS, SURVEY):
-        chosen = [name for name in table if name in models]
+    for table in (FIRST, MODELS, SURVEY):
+        chosen = [name for name in table if name in models and (table is FIRST or name not in FIRST)]
         for name in chosen:
             jobs += [Job(library, name, variants) for library, variants in PEERS.items()
                      if library not in missing and not (library == "jax" and name in SURVEY)]
@@ -120,64 +139,85 @@ Run = Callable[[list[str], float], tuple[str, str | None]]
 """Run a command for so many seconds at most; what it printed, and what went wrong."""
 
 
-def run(command: list[str], seconds: float) -> tuple[str, str | None]:
-    """Run a command; what it has printed is kept also where its time is over."""
-    environment = dict(os.environ, PYTHONWARNINGS="ignore", JAX_PLATFORMS="cuda", PYTHONUNBUFFERED="1")
+def run(command: list[str], seconds: float, log: Path | None = None) -> tuple[str, str | None]:
+    """Run a command, with all processes that it starts; what it has printed is kept also where its time is over."""
+    environment = dict(os.environ, PYTHONWARNINGS="ignore", JAX_PLATFORMS="cuda", PYTHONUNBUFFERED="1",
+                       PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     with tempfile.TemporaryFile("w+", encoding="utf-8") as out, tempfile.TemporaryFile("w+", encoding="utf-8") as err:
+        process = subprocess.Popen(command, stdout=out, stderr=err, env=environment, cwd=HERE.parent,
+                                   start_new_session=True)
+        code, problem = 0, None
         try:
-            code = subprocess.run(command, stdout=out, stderr=err, env=environment, timeout=seconds, cwd=HERE.parent,
-                                  check=False).returncode
-            problem = None
+            code = process.wait(seconds)
         except subprocess.TimeoutExpired:
-            code, problem = 0, f"stopped after {seconds:.0f} s"
+            problem = f"stopped after {seconds:.0f} s"
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(OSError):
+                    (os.killpg if hasattr(os, "killpg") else os.kill)(process.pid, getattr(signal, "SIGKILL", 9))
+                process.wait()
         out.seek(0)
         err.seek(0)
-        if code:
-            lines = err.read().strip().splitlines()
-            problem = (lines[-1] if lines else f"exit status {code}")[:300]
-        return out.read(), problem
+        text, said = out.read(), err.read()
+    if code:
+        lines = said.strip().splitlines()
+        problem = (lines[-1] if lines else f"exit status {code}")[:300]
+    if log is not None:
+        with log.open("a", encoding="utf-8", errors="replace") as file:
+            file.write(f"$ {' '.join(command)}\n{text}\n{said}\n{problem or ''}\n")
+    return text, problem
 
 
-def do_tests(outcome: Outcome, budget: Budget, run: Run) -> None:
-    """The tests marked ``gpu``."""
-    missing = [name for name in ("pytest", "hypothesis") if importlib.util.find_spec(name) is None]
-    if missing:
-        outcome.not_run.append(f"the tests: {' and '.join(missing)} not installed")
+def do_tests(outcome: Outcome, budget: Budget, run: Run, save: Callable[[], None]) -> None:
+    """The tests marked ``gpu``, group by group."""
+    if not installed("pytest"):
+        outcome.not_run.append("the tests: pytest not installed")
         return
-    text, problem = run([sys.executable, "-m", "pytest", "-v", "-m", "gpu", "-p", "no:cacheprovider", "--color=no",
-                         "--tb=short", *TESTS], budget.share(TESTS_SHARE))
-    outcome.tests, outcome.failures = counted(text)
-    if problem is not None and "stopped" in problem:
-        outcome.tests["unfinished"] = 1
-        outcome.not_run.append(f"the tests after {sum(outcome.tests.values()) - 1} of them: {problem}")
-    elif not outcome.tests:
-        outcome.not_run.append(f"the tests: {problem or 'none was found'}")
+    named = [f"{FOLDER}/{file}" for _, files, _ in TESTS for file in files]
+    for name, files, share in TESTS:
+        where = [f"{FOLDER}/{file}" for file in files] or [FOLDER, *[f"--ignore={file}" for file in named]]
+        print(f"{budget.spent:4.0f} s  tests: {name}", file=sys.stderr, flush=True)
+        text, problem = run([sys.executable, "-m", "pytest", "-v", "-m", "gpu", "-p", "no:cacheprovider", "-p",
+                             "benchmarks.reasons", "--color=no", "--tb=short", "--continue-on-collection-errors",
+                             *[f"-Wdefault::{kind}" for kind in OTHERS_WARNINGS], *where], budget.share(share))
+        counts, failures = counted(text)
+        for kind, count in counts.items():
+            outcome.tests[kind] = outcome.tests.get(kind, 0) + count
+        outcome.failures += failures
+        if problem is not None and not re.search(r"^=.* in \d+\.\d+s", text, re.MULTILINE):  # the last line
+            outcome.unfinished = True
+            outcome.not_run.append(f"the tests of {name} after {sum(counts.values())} of them: {problem}")
+        elif not counts:
+            outcome.not_run.append(f"the tests of {name}: none was found")
+        save()
 
 
 def counted(text: str) -> tuple[dict[str, int], list[str]]:
-    """How many tests passed, failed and were skipped, and the names of those that failed."""
+    """How many tests passed, failed and were skipped, and the names of those that failed, with reasons."""
     counts: dict[str, int] = {}
     failed: list[str] = []
+    reasons = dict(re.findall(r"^because (\S+::.*?) :: (.*)$", text, re.MULTILINE))
     for name, word in re.findall(r"^(\S+::.*?) (PASSED|FAILED|ERROR|SKIPPED)\b", text, re.MULTILINE):
         kind = {"PASSED": "passed", "SKIPPED": "skipped"}.get(word, "failed")
         counts[kind] = counts.get(kind, 0) + 1
         if kind == "failed":
-            failed.append(name)
+            failed.append(f"`{name}`: {reasons[name]}" if name in reasons else f"`{name}`")
     return counts, failed
 
 
-def do_models(outcome: Outcome, jobs: list[Job], budget: Budget, run: Run) -> None:
+def do_models(outcome: Outcome, jobs: list[Job], budget: Budget, run: Run, save: Callable[[], None]) -> None:
     """Measure what there is time for."""
     with tempfile.TemporaryDirectory(prefix="kusari-gpu-") as folder:
         prepared: dict[str, str | None] = {}
-        for job in jobs:
+        for number, job in enumerate(jobs):
+            outcome.pending = jobs[number + 1:]
             if not budget.left():
                 outcome.not_run.append(f"{job}: the time was over")
                 continue
             place = Path(folder) / job.model
             if job.model not in prepared:
                 place.mkdir()
-                prepared[job.model] = run([sys.executable, str(WORKER), "prepare", job.model, str(place)],
+                prepared[job.model] = run([sys.executable, str(WORKER), "prepare", job.model, str(place), "{}", "no"],
                                           budget.left(WORKER_LIMIT_S))[1]
             if prepared[job.model] is not None:
                 outcome.not_run.append(f"{job}: it could not be prepared: {prepared[job.model]}")
@@ -190,6 +230,19 @@ def do_models(outcome: Outcome, jobs: list[Job], budget: Budget, run: Run) -> No
             seen = {f"{record['phase']}:{record['variant']}" for record in found}
             outcome.not_run += [f"{job.library} on {job.model}, {name}: {problem or 'nothing was printed'}"
                                 for name in job.variants if name not in seen]
+            save()
+
+
+def write(outcome: Outcome, budget: Budget, into: Path) -> None:
+    """Write the report of all that has been run by now; what cannot be shown is written as it was measured."""
+    outcome.seconds = budget.spent
+    try:
+        text = text_of(outcome)
+    except Exception:  # the measurements are worth more than their table
+        text = f"# On a graphics card\n\n{outcome}\n\n{traceback.format_exc()}"
+    unfinished = into.with_suffix(".new")
+    unfinished.write_text(text, encoding="utf-8")
+    os.replace(unfinished, into)
 
 
 def text_of(outcome: Outcome) -> str:
@@ -203,12 +256,12 @@ def _parts(outcome: Outcome) -> Iterator[str]:
            f"{outcome.card}")
     yield "## Tests"
     if outcome.tests:
-        counts = ", ".join(f"{n} {kind}" for kind, n in outcome.tests.items() if kind != "unfinished")
-        yield f"Marked `gpu`: {counts}{', then the time was over' if outcome.tests.get('unfinished') else ''}."
+        counts = ", ".join(f"{n} {kind}" for kind, n in outcome.tests.items())
+        yield f"Marked `gpu`: {counts}{', not to their end' if outcome.unfinished else ''}."
     else:
         yield "Not run."
     if outcome.failures:
-        yield "Failed:\n\n" + "\n".join(f"- `{name}`" for name in outcome.failures)
+        yield "Failed:\n\n" + "\n".join(f"- {failure}" for failure in outcome.failures)
     yield "## Models"
     steps = [record for record in outcome.records if "error" not in record]
     if steps:
@@ -232,7 +285,8 @@ def _parts(outcome: Outcome) -> Iterator[str]:
     if errors:
         yield "### Errors\n\n" + "\n".join(errors)
     yield "## Not run"
-    yield "\n".join(f"- {line}" for line in outcome.not_run) or "Nothing was left out."
+    left = [*outcome.not_run, *[f"{job}: not begun" for job in outcome.pending]]
+    yield "\n".join(f"- {line}" for line in left) or "Nothing was left out."
 
 
 def card_of() -> str:
@@ -261,7 +315,7 @@ def installed(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-def main(arguments: list[str] | None = None, run: Run = run, has: Callable[[str], bool] = installed,
+def main(arguments: list[str] | None = None, runner: Run | None = None, has: Callable[[str], bool] = installed,
          clock: Callable[[], float] = time.monotonic) -> int:
     """Test, measure, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -279,15 +333,21 @@ def main(arguments: list[str] | None = None, run: Run = run, has: Callable[[str]
     except DeviceError as error:
         print(f"There is no card to test: {error}\nNothing was written.", file=sys.stderr)
         return 2
+    save = functools.partial(write, outcome, budget, options.out)
+    jobs, skipped = jobs_of(options.models or [*MODELS, *SURVEY], has)
+    outcome.not_run += skipped
+    outcome.pending = jobs
+    if runner is None:
+        log = options.out.with_suffix(".log")
+        log.unlink(missing_ok=True)
+        runner = functools.partial(run, log=log)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by which what is running is ended, too
     if options.skip_tests:
         outcome.not_run.append("the tests: --skip-tests")
     else:
-        do_tests(outcome, budget, run)
-    jobs, skipped = jobs_of(options.models or [*MODELS, *SURVEY], has)
-    outcome.not_run += skipped
-    do_models(outcome, jobs, budget, run)
-    outcome.seconds = budget.spent
-    options.out.write_text(text_of(outcome), encoding="utf-8")
+        do_tests(outcome, budget, runner, save)
+    do_models(outcome, jobs, budget, runner, save)
+    save()
     print(f"{options.out}: {len(outcome.records)} measurements, {len(outcome.not_run)} things not run")
     return 0 if outcome.passed or options.skip_tests else 1
 

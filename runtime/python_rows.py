@@ -27,7 +27,13 @@ class RunError(Exception):
 
 
 class LateIndexError(IndexError):
-    """An earlier run has had an index out of bounds; the one that was about to begin has not."""
+    """An earlier run has had an index out of bounds; the one that was about to begin has not.
+
+    It was report ``number``; ``undone`` runs of the program that was about to run have changed nothing since.
+    """
+
+    number: int = 0
+    undone: int = 0
 
 
 def explain(error: BaseException, node: Node) -> None:

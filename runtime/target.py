@@ -91,7 +91,7 @@ def host() -> HostInfo:
     """Return the facts of this machine, found once per process.
 
     LLVM reports them. They are kept next to the kernels on disk for processes that need nothing else of LLVM, under a
-    digest of the processor's own description and of LLVM's library.
+    digest of the processor's own description and of LLVM's library. Without LLVM it is a processor of no features.
 
     >>> host().vector_bytes in (16, 32, 64)
     True
@@ -104,7 +104,10 @@ def host() -> HostInfo:
             return HostInfo(**json.loads(entry.code), cores=available_cores())
         except (ValueError, TypeError):
             pass
-    found = _ask_llvm()
+    try:
+        found = _ask_llvm()
+    except ImportError:  # kernels of a card need none of it
+        return HostInfo("unknown", "a processor", "", 16, available_cores(), "", *cache_bytes())
     if key is not None:
         facts = {k: v for k, v in asdict(found).items() if k != "cores"}
         cache.put(key, Entry(_HOST, json.dumps(facts).encode(), Facts(_HOST)))

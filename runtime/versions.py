@@ -4,6 +4,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from .memory import HEADER_BYTES
@@ -51,7 +52,10 @@ class Versions:
     def __init__(self, kinds: Sequence[type], dictionaries: Sequence[dict[str, Any]]) -> None:
         self._kinds, self._dictionaries = kinds, dictionaries
         addresses = [*[id(k) + _TAG for k in kinds], *[id(d) + _USED for d in dictionaries]]
-        found = default_pool().alone.comparing(addresses) if KNOWN_LAYOUT else None
+        found = None
+        if KNOWN_LAYOUT:
+            with suppress(ImportError):  # of LLVM, which only the processor's kernels need: all is compared each time
+                found = default_pool().alone.comparing(addresses)
         self._plan: Any = None
         self.same: Callable[[], bool] = _never
         if found is not None:

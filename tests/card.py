@@ -13,15 +13,18 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-import llvmlite.binding
 import numpy as np
 import pytest
-from hypothesis import settings
 
 from kusari.codegen.cuda.text.dialect import OPENCL_OPTIONS, opencl_source
 from kusari.ir import DRAWS, GATHERS_AND_SCATTERS, Arena, Instruction, Kernel, Plan, Program, Value
 
-EXAMPLES = max(3, settings.default.max_examples // 4)  # of a property test: each compiles its kernels
+
+def examples() -> int:
+    """How many examples of a property test are looked at: each compiles its kernels."""
+    from hypothesis import settings  # not where there is a card, and no more than CuPy and pytest
+    assert settings.default is not None
+    return max(3, settings.default.max_examples // 4)
 
 
 class Card:
@@ -97,6 +100,7 @@ def _name_processor(device: Any) -> None:
     """
     if not sys.platform.startswith("linux"):
         return
+    import llvmlite.binding  # not where there is a card, and no stand-in
     features = llvmlite.binding.get_host_cpu_features()
     name = b"skylake-avx512" if features.get("avx512vl") else b"haswell" if features.get("avx2") else b"x86-64"
     memory = os.open("/proc/self/mem", os.O_RDWR)  # reading through it fails where a pointer would crash

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import logging
 import os
 import random
@@ -13,7 +14,6 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import hypothesis
 import numpy as np
 import pytest
 
@@ -42,6 +42,9 @@ _SEEDED = np.random.RandomState(0).get_state()
 def pytest_configure(config: pytest.Config) -> None:
     """Property tests look at fewer examples where slow tests are left out; the same ones in every run."""
     few = "not slow" in config.option.markexpr
+    if importlib.util.find_spec("hypothesis") is None:  # as on a machine with a card, where nothing is installed
+        return
+    import hypothesis
     hypothesis.settings.register_profile("kusari", max_examples=6 if few else 80, deadline=None, database=None,
                                          derandomize=True)
     hypothesis.settings.load_profile("kusari")

@@ -23,7 +23,7 @@ from cublaslt_double import _at
 from cupy_streams import state
 
 KINDS = {"FLOAT": "float32", "HALF": "float16"}
-WORKSPACE_BYTES = 2048
+CHANNELS_BYTES = 16  # of which NHWC copies have a multiple
 
 
 class NotSupported(Exception):
@@ -142,7 +142,7 @@ class Graph:
     def check_support(self) -> None:
         """Is an engine left?"""
         self._next("support", "validate", "operation", "plans")
-        if self._owner.refuses(self._kind_of_operation, self._shapes) or self._most < WORKSPACE_BYTES:
+        if self._owner.refuses(self._kind_of_operation, self._shapes) or self._most < self.get_workspace_size():
             raise NotSupported("No valid engine configs\nmore of it")
 
     def build_plans(self) -> None:
@@ -150,9 +150,10 @@ class Graph:
         self._next("build", "validate", "operation", "plans", "support")
 
     def get_workspace_size(self) -> int:
-        """Bytes that ``execute`` needs."""
-        assert "build" in self._done
-        return WORKSPACE_BYTES
+        """Bytes that ``execute`` needs: NHWC copies of all arrays, as with cuDNN's tensor cores."""
+        assert "support" in self._done
+        group = CHANNELS_BYTES // self._kind.itemsize
+        return sum(prod((n, -(-c // group) * group, *sliding)) for n, c, *sliding in self._shapes) * self._kind.itemsize
 
     def execute(self, pointers: dict[int, int], workspace: int, handle: int) -> None:
         """Compute."""
@@ -180,7 +181,8 @@ class Graph:
             cupy_memory.pool.expect_on(pointers[t.uid], device)
             spans.append((pointers[t.uid], pointers[t.uid] + prod(t.dim) * self._kind.itemsize))
         cupy_memory.pool.expect_on(workspace, device)
-        spans.insert(2, (workspace, workspace + WORKSPACE_BYTES))
+        room = self.get_workspace_size()
+        spans.insert(2, (workspace, workspace + room))
         assert all(end <= spans[3][0] or spans[3][1] <= begin for begin, end in spans[:3]), "a result on an operand"
         if not capturing:
             cupy_kernels.launches["kernels"] += 1
@@ -189,7 +191,7 @@ class Graph:
 
         def run() -> None:
             cupy_kernels.launches["calls"] += 1
-            _at(workspace, WORKSPACE_BYTES, np.dtype(np.uint8))[...] = 255
+            _at(workspace, room, np.dtype(np.uint8))[...] = 255
             arrays = [_array(pointers[t.uid], t, self._kind) for t in tensors]
             wide = [x.astype("f") for x in arrays[:2]]
             with np.errstate(all="ignore"):

@@ -22,9 +22,11 @@ from .survey_sequences import SURVEY
 MODELS = {**models.MODELS, **SURVEY, **FURTHER}
 
 
-def prepare(name: str, folder: Path, sizes: str = "{}") -> None:
-    """Write weights, data, the optimizer's settings and the exported model for all peers; ``sizes``: tiny, or JSON."""
-    import kusari.onnx  # here and below: what a measurement does not need is not part of its memory
+def prepare(name: str, folder: Path, sizes: str = "{}", exported: str = "yes") -> None:
+    """Write weights, data, the optimizer's settings and the exported model for all peers; ``sizes``: tiny, or JSON.
+
+    The model is not ``exported`` where nobody reads it (``no``): that takes longer than all else, and the package onnx.
+    """
     model = MODELS[name]
     if sizes != "{}":
         model = model.at(**(model.tiny if sizes == "tiny" else json.loads(sizes)))
@@ -44,6 +46,9 @@ def prepare(name: str, folder: Path, sizes: str = "{}") -> None:
     save(folder, weights, inputs, model.arrays()[1], sizes=model.sizes, clip=model.clip,
          input_gradient=model.input_gradient, trained=[path.lstrip("/") for path, _ in chain.namedparams()],
          optimizer=type(optimizer).__name__, hyper=optimizer.hyperparam.get_dict())
+    if exported == "no":
+        return
+    import kusari.onnx  # here and below: what a measurement does not need is not part of its memory
     names = [f"x{i}" for i in range(len(inputs["infer"]))]
     kusari.onnx.export(chain, inputs["infer"], str(folder / "model.onnx"), input_names=names)
 

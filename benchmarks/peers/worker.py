@@ -1,7 +1,8 @@
 """One measurement, or the preparation of a model, in an interpreter of its own; prints one line of JSON.
 
 ``worker.py measure LIBRARY VARIANT MODEL train|infer FOLDER THREADS SECONDS`` or ``worker.py prepare MODEL FOLDER
-[tiny|SIZES]``; started by ``side_by_side.py``, which sets the variables that libraries read their threads from.
+[tiny|SIZES [no]]``, the last without an exported model; started by ``side_by_side.py``, which sets the variables that
+libraries read their threads from.
 ``worker.py card LIBRARY MODEL FOLDER CARD ROUNDS SECONDS VARIANT …``; started by ``gpu.py``, prints a line for each
 measurement.
 ``worker.py operations LIBRARY SECONDS``; started by ``overhead.py``. ``worker.py functions LIBRARY THREADS``; started

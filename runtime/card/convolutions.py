@@ -26,7 +26,7 @@ class Convolutions(Chooser):
         geometry = cudnn.geometry_of(epilogue.node, bool(self.rounding))  # to bfloat16 by none
         a, b = (outer[v] for v in epilogue.node.inputs)
         result, value, behind = self.parts(node, epilogue)
-        plan = library.convolution(self.device, geometry, cudnn.PLAN_WORKSPACE_BYTES)
+        plan = library.convolution(self.device, geometry)
         to = SCRATCH if result is None else self.place(result)
         return Chosen(f"cuDNN {library.version}", self.kind, plan, str(plan), geometry.flops,
                       (self.place(a), self.place(b), to), to, plan.workspace_bytes,

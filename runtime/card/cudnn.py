@@ -22,7 +22,7 @@ Direction = Literal["conv", "conv_input", "conv_weight"]
 
 TYPES = {"float32": "FLOAT", "float16": "HALF"}
 TENSOR_ALIGNMENT_BYTES = 16  # of all tensors, as the frontend assumes
-PLAN_WORKSPACE_BYTES = 64 << 20  # that a plan may have
+PLAN_WORKSPACE_BYTES = 64 << 20  # that a plan may have beside copies of all arrays, which tensor cores need
 #: Axes along which windows slide, at least and at most; one with fewer gets axes of one element.
 LEAST_AXES, MOST_AXES = 2, 3
 
@@ -57,6 +57,14 @@ class Geometry:
     def result_bytes(self) -> int:
         """Bytes of the result."""
         return prod(self.result) * self.dtype.itemsize
+
+    @property
+    def most_workspace_bytes(self) -> int:
+        """Bytes that a plan may have: cuDNN's tensor cores read NHWC, so it copies, with channels in groups."""
+        group = TENSOR_ALIGNMENT_BYTES // self.dtype.itemsize
+        padded = [(n, -(-channels // group) * group, *sliding)
+                  for n, channels, *sliding in (self.x, self.filter, self.y)]
+        return PLAN_WORKSPACE_BYTES + sum(map(prod, padded)) * self.dtype.itemsize
 
 
 def geometry_of(node: Node, tf32: bool) -> Geometry:
@@ -103,7 +111,7 @@ class Library:
         self.version: str = module.backend_version_string()
         self.lock = threading.Lock()
         self._handles: dict[int, Any] = {}
-        self.convolutions: dict[tuple[int, Geometry, int], Convolution] = {}
+        self.convolutions: dict[tuple[int, Geometry], Convolution] = {}
 
     def handle(self, device: int) -> Any:
         """Return the handle of a card, which is the current one."""
@@ -112,13 +120,13 @@ class Library:
             found = self._handles[device] = self.module.create_handle()
         return found
 
-    def convolution(self, device: int, geometry: Geometry, most_workspace_bytes: int) -> Convolution:
+    def convolution(self, device: int, geometry: Geometry) -> Convolution:
         """Return the plan for a convolution, made once; raises ``Refused``."""
-        key = device, geometry, most_workspace_bytes
+        key = device, geometry
         with self.lock:
             found = self.convolutions.get(key)
             if found is None:
-                found = self.convolutions[key] = _asked(Convolution, self, device, geometry, most_workspace_bytes)
+                found = self.convolutions[key] = _asked(Convolution, self, device, geometry)
         return found
 
 
@@ -144,7 +152,6 @@ class Convolution:
     library: Library
     device: int
     work: Geometry
-    most_workspace_bytes: int
     workspace_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -183,11 +190,11 @@ class Convolution:
         if work.dtype.name == "float32" and not work.tf32:
             unwanted.append(notes.TENSOR_CORE)
         graph.deselect_numeric_notes(unwanted)
-        graph.deselect_workspace_greater_than(self.most_workspace_bytes)
+        graph.deselect_workspace_greater_than(work.most_workspace_bytes)
         graph.check_support()
         graph.build_plans()
         self.workspace_bytes = int(graph.get_workspace_size())
-        if self.workspace_bytes > self.most_workspace_bytes:
+        if self.workspace_bytes > work.most_workspace_bytes:
             raise Refused(f"its workspace has {self.workspace_bytes:,} bytes")
         self._graph, self._uids = graph, [t.get_uid() for t in (*operands, result)]
 

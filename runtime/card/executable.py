@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 import weakref
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -26,6 +26,7 @@ from .launches import Call, Launch, Place, Refused, segments, with_behind
 from .products import Products
 
 PLACE_BYTES = 256  # of which places in a frame's memory are multiples
+REMEMBERED_CALLS = 256  # more than run until all reports of their time have arrived
 
 _log = logging.getLogger("kusari.static")
 
@@ -144,6 +145,7 @@ class CardExecutable:
         with cupy().cuda.Device(device):
             self.consts = self._constants()
         self._free: list[CardFrame] = []
+        self._begun: deque[int] = deque(maxlen=REMEMBERED_CALLS)
         kernels = [r.kernel for r in native if r.kernel is not None]
         self.report = CardReport(
             device=device, instructions=len(rows), kernels=len(program.kernels), launches=len(native),
@@ -213,6 +215,17 @@ class CardExecutable:
         guards = {"": 0, "reports": len(self.gathers), "flag": 1}[more]
         return Launch(row, self._loader.function(kernel, guards), kernel.facts.blocks, kernel.facts.threads,
                       tuple(places), table, more)
+
+    def note_run(self, sent: int) -> None:
+        """Note a run that began when so many reports had been sent."""
+        self._begun.append(sent)
+
+    def forget_runs(self, number: int) -> int:
+        """Return how many runs report ``number`` has undone, its own among them; all are forgotten."""
+        first = number if self.gathers else number + 1
+        undone = sum([sent >= first for sent in self._begun])
+        self._begun.clear()
+        return undone
 
     def refuse(self, call: Call | None, reason: str) -> None:
         """Do the work of a call by kernels of ours from the next run on; without a call, that of all calls."""

@@ -12,7 +12,7 @@ import numpy as np
 from kusari.ir import Instruction, Node, TensorType, Value
 
 from ..frame import LARGE, LARGE_BYTES
-from ..python_rows import PythonRows
+from ..python_rows import LateIndexError, PythonRows
 from .indices import REPORT_BYTES
 from .kernels import cupy
 from .launches import Call, Launch, Refused, with_behind
@@ -161,6 +161,7 @@ class CardFrame(PythonRows):
         own = self.executable
         with self._current:
             stream = self.enter()
+            sent = own.watch.sent
             for array, actual in self.replaced.values():
                 actual[...] = array
             try:
@@ -172,6 +173,7 @@ class CardFrame(PythonRows):
                         array[...] = actual
             if own.gathers:
                 own.watch.send(own.gathers, self.memory + own.report_place.offset, stream)
+            own.note_run(sent)
             for lender in self._lenders:
                 if lender._stream != stream and stream not in lender._readers:
                     lender._readers.append(stream)
@@ -182,7 +184,11 @@ class CardFrame(PythonRows):
         Raises ``LateIndexError`` for an index out of bounds of an earlier run, as soon as it is known.
         """
         with self._current:
-            self.executable.watch.look()
+            try:
+                self.executable.watch.look()
+            except LateIndexError as error:
+                error.undone = self.executable.forget_runs(error.number)
+                raise
             stream = self._module.cuda.get_current_stream()
             if stream != self._stream or self._readers:
                 for other in (self._stream, *self._readers):

@@ -30,6 +30,7 @@ REPORT_BYTES = 16  # of one gather: an index that is out of bounds, and a 1; the
 class _Report:
     """The copy of a run's report on its way to the host, with the event behind it."""
 
+    number: int
     nodes: Sequence[Node]
     memory: Any
     words: np.ndarray
@@ -45,6 +46,8 @@ class Watch:
             self.flag = cupy().zeros(REPORT_BYTES // 8, np.int64)
             cupy().cuda.get_current_stream().synchronize()  # once
         self._pending: deque[_Report] = deque()
+        self.sent = 0      # the number of the next report
+        self._cleared = 0  # that number when the flag was last taken back
 
     def send(self, nodes: Sequence[Node], memory: Any, stream: Any) -> None:
         """Let the report of a run, whose gathers are ``nodes``, come to the host from ``memory`` of the card."""
@@ -54,7 +57,8 @@ class Watch:
         event = module.cuda.Event(disable_timing=True)
         memory.copy_to_host_async(ctypes.c_void_p(words.ctypes.data), count, stream)
         event.record(stream)
-        self._pending.append(_Report(nodes, pinned, words, event))
+        self._pending.append(_Report(self.sent, nodes, pinned, words, event))
+        self.sent += 1
 
     def look(self) -> None:
         """Raise ``LateIndexError`` if a run has had an index out of bounds, as far as that is known."""
@@ -67,7 +71,11 @@ class Watch:
                 at = int(found[:, 1].argmax())
                 with cupy().cuda.Device(self._device):
                     self.flag.fill(0)
-                raise index_error(int(found[at, 0]), report.nodes[at], LateIndexError)
+                error = index_error(int(found[at, 0]), report.nodes[at], LateIndexError)
+                assert isinstance(error, LateIndexError)
+                error.number = report.number if report.number >= self._cleared else self.sent
+                self._cleared = self.sent  # what runs from now on is done, whatever earlier reports say
+                raise error
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """Whole models on a card, compiled: eager = compiled, one launch a step, and the plan's launches and bytes."""
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ import kusari.functions as F
 from kusari.commands.models import MODELS, compiled
 from kusari.commands.worker import inference_step, training_step, whole_step
 from kusari.runtime.card.frame import CardFrame
+from kusari.static.step.straight_code import UNTRIED
 
 pytestmark = pytest.mark.filterwarnings("error::kusari.static.StaticGraphWarning")
 STEPS = 5
@@ -23,7 +25,11 @@ STEPS = 5
 WHOLE = {"mushroom_mlp": (13, 12, 768), "elementwise": (2, 2, 512), "mnist_mlp": (16, 15, 1792),
          "lenet_cnn": (25, 25, 9472), "ptb_lstm": (89, 34, 12800), "transformer_block": (44, 33, 6656),
          "vgg_cifar": (52, 47, 15360), "resnet18": (116, 78, 156672)}
+# Kernels in the graphs of a plain loop's step: joined, where it is one graph, and in parts, where there are three.
+LOOPS = {"mushroom_mlp": (14, 14), "elementwise": (4, 3), "mnist_mlp": (18, 23), "lenet_cnn": (27, 32),
+         "transformer_block": (44, 46), "vgg_cifar": (54, 59), "resnet18": (118, 123)}
 QUICK = ("elementwise",)
+SHORT = ("mushroom_mlp", "mnist_mlp", "lenet_cnn")
 # Those that are not left to the sweep.
 SAMPLE = {"mushroom_mlp": ("parts",), "lenet_cnn": ("whole",), "transformer_block": ("whole",)}
 
@@ -89,7 +95,7 @@ def check_training(card: Machine, name: str, kind: str) -> None:
         cupy_kernels.launches.clear()
         step(i)
         assert i == 0 or not card.waits or kind == "parts" and dict(card.waits) == {"float": 1}, "it reads the loss"
-    if card.simulated and kind == "whole":
+    if card.simulated and (kind == "whole" or name in LOOPS):
         assert cupy_kernels.launches["graphs"] == 1 and cupy_kernels.launches["kernels"] == 0
     wanted = state_of(card, expected)
     for key, x in state_of(card, found).items():
@@ -109,6 +115,26 @@ def test_launches_and_bytes_of_a_step(card: Machine, name: str, monkeypatch: pyt
     report = step_report(card, name)
     assert (report.launches, report.kernels, report.frame_bytes) == WHOLE[name]
     assert report.frame_bytes >= report.arena_bytes + report.scratch_bytes and not report.python_instructions
+
+
+@pytest.mark.skipif(sys.version_info >= UNTRIED, reason="loops are made in parts by this version of Python")
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow if name in SHORT
+                                               else SWEEP) for name in LOOPS])
+def test_launches_of_a_loop(card: Machine, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that is joined is one graph, and reads its loss."""
+    if not card.simulated:
+        pytest.skip("of the stand-in, which counts")
+    launches = cupy_kernels.launches
+    monkeypatch.setattr(cupy_kernels.RawKernel, "_run", lambda *_: launches.update(run=1))
+    monkeypatch.setenv("KUSARI_CUDA_LIBRARIES", "0")
+    for join, graphs, kernels in zip((True, False), (1, 3), LOOPS[name], strict=True):
+        with kusari.using_config("join_loops", join):
+            _, step = on_card(card, name, "parts", static=True)
+            for i in range(4):
+                launches.clear()
+                card.waits.clear()
+                step(i)
+        assert launches == {"graphs": graphs, "run": kernels} and card.waits == {"float": 1}
 
 
 @pytest.mark.parametrize("name", slowly(("mushroom_mlp", "lenet_cnn")))

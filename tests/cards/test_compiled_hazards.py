@@ -15,6 +15,7 @@ from cards.machines import Machine
 import kusari
 import kusari.functions as F
 import kusari.links as L
+from kusari.runtime.card.indices import Watch
 from kusari.static import StaticGraphWarning
 from kusari.static.card.place import CardPlace, NoKernel
 
@@ -133,16 +134,21 @@ def moved(model: Any, device: str = "@cupy:0") -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("whole", [True, False], ids=["whole", "parts"])
+@pytest.mark.parametrize("kind", ["whole", "joined", "parts"])
 @pytest.mark.parametrize("late", [True, False], ids=["late", "at once"])
-def test_an_index_out_of_bounds_changes_nothing(card: Machine, whole: bool, late: bool) -> None:
+def test_an_index_out_of_bounds_changes_nothing(card: Machine, kind: str, late: bool) -> None:
     model = moved(Words())
     updater = kusari.optimizers.Adam().setup(model)
     good, bad = card.xp.asarray(np.array([0, 3], "i")), card.xp.asarray(np.array([0, 4], "i"))
 
     def step(indices: Any) -> None:
-        if whole:
+        if kind == "whole":
             updater.update(model.loss, indices)
+        elif kind == "joined":
+            loss = model.loss(indices)
+            model.cleargrads()
+            loss.backward()
+            updater.update()
         else:
             loss = model.loss(indices)
             model.cleargrads()
@@ -162,12 +168,37 @@ def test_an_index_out_of_bounds_changes_nothing(card: Machine, whole: bool, late
                 for name, p in model.namedparams():
                     np.testing.assert_array_equal(card.host(p.array), before[name])
             card.xp.cuda.get_current_stream().synchronize()
-    if whole:
+    if kind != "parts":
         assert updater.t == clock
     for name, p in model.namedparams():
         np.testing.assert_array_equal(card.host(p.array), before[name])
     step(good)
     assert any((card.host(p.array) != before[name]).any() for name, p in model.namedparams())
+
+
+@pytest.mark.slow
+def test_clocks_go_back_by_the_steps_that_an_index_has_undone(card: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = moved(Words())
+    updater = kusari.optimizers.Adam().setup(model)
+    good, bad = card.xp.asarray(np.array([0, 3], "i")), card.xp.asarray(np.array([0, 4], "i"))
+    look = kusari.static_graph(lambda i: F.sum(model.embed(i)))
+    for _ in range(4):
+        look(good)
+        updater.update(model.loss, good)
+    for wrong, undone in (lambda: updater.update(model.loss, bad), 3), (lambda: look(bad), 2):
+        card.xp.cuda.get_current_stream().synchronize()
+        updater.update(model.loss, good)  # all reports have arrived
+        clock = updater.t
+        with monkeypatch.context() as patch:
+            patch.setattr(Watch, "look", lambda _: None)  # until others have begun
+            wrong()
+            for _ in range(2):
+                updater.update(model.loss, good)
+        assert updater.t == clock + undone
+        card.xp.cuda.get_current_stream().synchronize()
+        with pytest.raises(IndexError, match="index 4 is out of bounds"):
+            updater.update(model.loss, good)
+        assert updater.t == clock and {p.update_rule.t for p in model.params()} == {clock}
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import cupy_kernels
 import cupy_memory
 import numpy as np
 import pytest
-from card import EXAMPLES
+from card import examples
 from cards.machines import Machine
 from cublaslt_double import CublasLt, cublaslt
 from hypothesis import HealthCheck, given, settings
@@ -172,7 +172,7 @@ STEPS_BEHIND = ("bias", "addend", "column", "relu", "factor", "tanh", "square", 
 
 
 @pytest.mark.slow
-@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.tuples(st.integers(1, 5), st.integers(1, 6), st.integers(1, 20)), st.sampled_from(((), (1,), (3,))),
        st.booleans(), st.booleans(), st.lists(st.sampled_from(STEPS_BEHIND), max_size=4), st.integers(0, 7))
 def test_any_epilogue(card: Machine, blas: CublasLt, sizes: tuple[int, int, int], batch: tuple[int, ...], transa: bool,

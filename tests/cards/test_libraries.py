@@ -1,12 +1,36 @@
 """NVIDIA's libraries: where they are looked for, and which package brings one."""
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from card import the_card
 
+from kusari.backends import cuda
 from kusari.runtime.card import libraries
 from kusari.runtime.card.libraries import find, package
+
+_WITHOUT_LLVM = """
+import sys
+from card import the_card
+the_card()  # OpenCL's compiler, which is told the processor by LLVM
+for name in [n for n in sys.modules if n.partition(".")[0] in ("llvmlite", "numba")]:
+    del sys.modules[name]
+sys.modules["llvmlite"] = sys.modules["numba"] = None  # as if they were not installed
+import warnings
+warnings.simplefilter("error")
+import cupy_kernels
+from cards.machines import machine
+from cards.test_compiled import on_card
+with machine("stand-in") as card:
+    _, step = on_card(card, "elementwise", "whole", True)
+    for i in range(4):
+        cupy_kernels.launches.clear()
+        step(i)
+print(cupy_kernels.launches["graphs"], cupy_kernels.launches["kernels"])
+"""
 
 
 @pytest.fixture
@@ -55,3 +79,13 @@ def test_none_is_loaded_where_there_is_none(nowhere: Path) -> None:
 def test_names_of_packages() -> None:
     assert [package(name, major) for name in ("nvidia-cublas", "nvidia-cudnn") for major in (12, 13)] == [
         "nvidia-cublas-cu12", "nvidia-cublas", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13"]
+
+
+@pytest.mark.slow
+def test_a_card_needs_no_llvm() -> None:
+    if cuda.available:
+        pytest.skip("of the stand-in")
+    the_card()  # skips where there is no OpenCL
+    done = subprocess.run([sys.executable, "-c", _WITHOUT_LLVM], cwd=Path(__file__).parents[1], capture_output=True,
+                          text=True, check=False)
+    assert done.stdout == "1 0\n", done.stderr

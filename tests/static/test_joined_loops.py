@@ -35,6 +35,7 @@ def ran(loop: Callable[[World], None], join: bool, **world: Any) -> World:
     with kusari.using_config("join_loops", join):
         w = World(**world)
         loop(w)
+        w.trace.append(w.device.xp.random.rand(3))  # what is drawn next
         return w
 
 

@@ -38,24 +38,28 @@ class Own(Net):
 
 
 class World:
-    """A model, its optimizer and its data; ``trace`` is all that a loop has seen."""
+    """A model, its optimizer and its data on a device; ``trace`` is all that a loop has seen."""
 
-    def __init__(self, kind: type[Net] = Net, optimizer: Any = optimizers.Adam, **more: Any) -> None:
+    def __init__(self, kind: type[Net] = Net, optimizer: Any = optimizers.Adam, device: str = "@numpy",
+                 **more: Any) -> None:
         np.random.seed(3)
+        self.device = kusari.get_device(device)
         self.model = kind(**more)
+        self.model.to_device(device)
         self.opt = optimizer()
         self.opt.setup(self.model)
-        self.x = np.random.rand(STEPS, 4, 5).astype(np.float32)
-        self.t = np.random.randint(0, 3, (STEPS, 4)).astype(np.int32)
+        self.x: Any = self.device.send(np.random.rand(STEPS, 4, 5).astype(np.float32))
+        self.t: Any = self.device.send(np.random.randint(0, 3, (STEPS, 4)).astype(np.int32))
+        self.device.xp.random.seed(3)
         self.trace: list[Any] = []
 
     def state(self) -> list[Any]:
         """All that is left behind."""
-        found: list[Any] = [*self.trace, self.opt.t, np.random.get_state()[1].copy()]  # type: ignore[index]
+        found: list[Any] = [*self.trace, self.opt.t]
         for _, p in sorted(self.model.namedparams()):
             rule = p.update_rule
             found += [p.array, p.grad, rule.t, *(v for _, v in sorted((rule.state or {}).items()))]
-        return found
+        return [host(x) if hasattr(x, "dtype") else x for x in found]
 
     @property
     def joined(self) -> bool:
@@ -63,6 +67,11 @@ class World:
         steps = self.opt.__dict__.get("_steps")
         return steps is not None and any(s is not None and s.gives_loss and s.compiled is not None
                                          for _, s in steps.by_loss.values())
+
+
+def host(array: Any) -> Any:
+    """The elements of an array, of whatever device, as one of NumPy's."""
+    return kusari.get_device("@numpy").send(array)
 
 
 JOINED: list[Callable[[World], None]] = []
@@ -150,8 +159,8 @@ def gradients_are_seen(w: World) -> None:
         opt.update()
         kept.append((model.a.W.grad, model.a.W.grad.copy(), loss.array, loss.array.copy()))
     for a, b, c, d in kept:
-        np.testing.assert_array_equal(a, b)
-        np.testing.assert_array_equal(c, d)
+        np.testing.assert_array_equal(host(a), host(b))
+        np.testing.assert_array_equal(host(c), host(d))
         w.trace += [b, d]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kusari.codegen import generate
+from kusari.codegen import TARGETS, generate
 from kusari.codegen.cuda.generate import CardGenerator
 from kusari.codegen.cuda.text.dialect import OPTIONS, cuda_source
 from kusari.codegen.cuda.text.guard import guarded, noting
@@ -29,7 +29,6 @@ from ...function_node import FunctionNode
 from ..compile.compile import Compiled
 from ..compile.finished import finished
 from ..compile.memory import description
-from ..compile.target import host_target
 from ..errors import Fault, NotCompilable
 from ..trace.recording import NotStatic
 from .arguments import CardArguments
@@ -39,6 +38,7 @@ EVERY_INPUT = 1 << 62  # bytes: graphs read fixed addresses, so inputs are copie
 #: compute sums beside products.
 PASSES = (*(p for step in WITHOUT_WINOGRAD if name_of(step) != "narrow_draws"
             for p in ((plain_factors, step) if name_of(step) == "fuse" else (step,))), sums_beside_products)
+_ANY = TARGETS["generic"]  # texts do not depend on the processor, whom only LLVM knows
 
 
 class NoKernel(NotStatic, NotCompilable):
@@ -99,7 +99,7 @@ class CardPlace:
         return Compiled(graph, planned, program, executable, time.perf_counter() - started, tuple(kept), about, self)
 
     def _write(self, planned: Plan) -> Program:
-        return generate(planned, host_target(), "cuda", rounding=self.rounding)  # texts do not depend on the processor
+        return generate(planned, _ANY, "cuda", rounding=self.rounding)
 
     def arguments(self, compiled: Compiled, bindings: Sequence[Any], **options: Any) -> CardArguments:
         """Return one frame of a compiled graph with its arrays; the arguments are those of ``Arguments``."""
@@ -147,7 +147,7 @@ def card(device: int) -> CardPlace:
 @functools.cache
 def loader() -> CardLoader:
     """Return the kernels of this process."""
-    return CardLoader(Dialect(cuda_source, guarded, noting, OPTIONS, CardGenerator(host_target()).split))
+    return CardLoader(Dialect(cuda_source, guarded, noting, OPTIONS, CardGenerator(_ANY).split))
 
 
 def _libraries() -> tuple[str, ...]:

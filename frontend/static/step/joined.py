@@ -56,8 +56,6 @@ class JoinedStep(Step):
     def __init__(self, optimizer: Any, recording: Any, memory: str | float = "speed") -> None:
         if recording.result is not VARIABLE:
             raise NotCompilable("the loss is not all that is returned, or something is stored")
-        if recording.place is not None:
-            raise NotCompilable("the step runs on a graphics card")
         if recording.graph.outputs[0].shape:
             raise NotCompilable("the loss has axes")  # of which its backward warns
         super().__init__(optimizer, recording, memory)

@@ -320,8 +320,8 @@ class Step:
         try:
             return arguments.run(arrays + self.program.hyper_arrays())
         except BaseException as error:
-            self.program.retreat()
-            if isinstance(error, LateIndexError):  # the step before has changed nothing either
+            undone = error.undone if isinstance(error, LateIndexError) else 0  # steps before, which changed nothing
+            for _ in range(1 + undone):
                 self.program.retreat()
             failed = arguments.frame.failed
             if failed is not None and failed.op is not OPAQUE_GRADIENT:  # gradients are cleared after the forward

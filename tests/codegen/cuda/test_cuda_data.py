@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from card import EXAMPLES, the_card
+from card import examples, the_card
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import assert_untouched, guarded
@@ -66,7 +66,7 @@ def test_moves(dtype: str) -> None:
     check(move_kernel, node_of("broadcast_to", [row], shape=(3, 7, 40)), [row])
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples())
 @given(st.data())
 def test_moves_of_any_shape(data: Any) -> None:
     shape = tuple(data.draw(st.lists(st.sampled_from((1, 2, 3, 8, 17, 33)), min_size=1, max_size=4)))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from card import EXAMPLES, run_program
+from card import examples, run_program
 from graphs import arrays_for as random_arrays
 from graphs import graphs
 from hypothesis import given, settings
@@ -85,7 +85,7 @@ def on_the_cpu(plan: Plan, inputs: list[np.ndarray], params: list[np.ndarray]) -
     return [np.array(y) for y in frame.outputs()]
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples())
 @given(graph=graphs(dtype="float32") | graphs(dtype="float16"))
 def test_random_graphs_in_planned_memory(graph: Graph) -> None:
     made = plan(verify(foreach(fuse(plain_factors(graph)))), copy_in_below=64, copy_out_below=64)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from bodies import arrays_for, bodies, body, normalize, softmax
-from card import EXAMPLES, the_card
+from card import examples, the_card
 from hypothesis import given, settings
 from kernels import assert_untouched, guarded, overwriting
 from nest_bodies import BODIES
@@ -119,7 +119,7 @@ def test_empty_arrays() -> None:
     check(body(lambda b, x: b.reduce("sum", x, 1), ("f4", (0, 4))))
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples())
 @given(graph=bodies())
 def test_random_nests(graph: Graph) -> None:
     try:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from card import EXAMPLES, the_card
+from card import examples, the_card
 from contraction_cases import CONVOLUTIONS, arrays_of, spec_of, terms
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -101,7 +101,7 @@ def test_only_floats_are_rounded() -> None:
         GemmSpec(1, 1, 1, dtype=F64, rounded="tf32")
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples())
 @given(st.integers(0, 70), st.integers(0, 90), st.integers(0, 80), st.booleans(), st.booleans(), st.integers(1, 3),
        st.sampled_from([F16, F32, "bf16", "tf32"]), st.sampled_from([1, 2, 8]), st.integers(0, 2))
 def test_products_whose_strides_are_multiples(m: int, n: int, k: int, transa: bool, transb: bool, batch: int,
@@ -120,7 +120,7 @@ def test_products_of_integers_wrap_around(dtype: str) -> None:
     run(gemm_kernels(spec), [a, b], [a @ b.mT], 0)
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples())
 @given(st.integers(0, 70), st.integers(0, 90), st.integers(0, 80), st.booleans(), st.booleans(), st.integers(1, 5))
 def test_products_of_any_shape(m: int, n: int, k: int, transa: bool, transb: bool, batch: int) -> None:
     check_gemm(GemmSpec(m, n, k, transa, transb, batch=batch))
