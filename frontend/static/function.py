@@ -159,15 +159,15 @@ class StaticFunction:
 
         The function itself runs where a resumed run goes on, where ``may_run`` says no, where a number among the
         arguments changes in every call, where a new signature has to come more often (``postpones``), and where the
-        signature falls back. A signature is traced when it is new, or when none of its guards hold; its second call
-        compiles. ``fast_path`` states the same for the calls that follow, in generated text.
+        signature falls back, or all do (``is_unseen``). A signature is traced when it is new, or when none of its
+        guards hold; its second call compiles. ``fast_path`` states the same in text for the calls that follow.
         """
         if cache.run is not None and cache.run[0] == get_ident():
             run, cache.run = cache.run[1], None
             with going_on(run):
                 return self.fn(*args, **kwargs)
         # Inside another trace this call is inlined into it; hooks and debug mode want to see every function.
-        if not may_run(training=self.only_training):
+        if not may_run(training=self.only_training) or cache.is_unseen():
             return self.fn(*args, **kwargs)
         if self.verifier is not None and self.verifier.due():
             return self.verifier.call(self, args, kwargs)
@@ -349,7 +349,7 @@ class StaticFunction:
         return run_step(optimizer, self, first, args, kwargs)
 
     def _fall_back(self, cache: ScheduleCache, key: Any, fault: Fault) -> None:
-        cache.put(key, Fallback(fault))
+        cache.fall_back(key, fault, others=not self.strict)
         self.say(f"{self.__qualname__} runs define-by-run, it is not static: {fault}")
 
     def say(self, text: str) -> None:

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ...configuration import config
 from ..compile.families import Family, without_extents
 from ..errors import Fault
 from ..guards.guard import Entry, Guard
@@ -24,6 +25,8 @@ MAX_OTHER_SCHEDULES = 4  # per signature, for guards that may hold again
 MAX_REASONS = 8          # of retraces, kept per signature for ``explain``
 MOST_FAULTY_TRACES = 2   # after which another fault is for good, though the call has stored something
 MOST_WASTED_TRACES = 6   # in a row, never replayed, before a function falls back
+ALIKE_SIGNATURES = 8     # that have fallen back, all for one reason, before others are looked at seldom
+UNSEEN_CALLS = 1000      # define-by-run between two looks: a signature takes a tenth of a small call
 
 
 class CacheEntry(Holder, Protocol):
@@ -84,6 +87,9 @@ class ScheduleCache:
         self.retraces: dict[Any, list[str]] = {}
         self._waiting: dict[Any, int] = {}  # calls of signatures that have to come often
         self._families: OrderedDict[Any, Family] = OrderedDict()
+        # By mode: the reason for which signatures have fallen back in turn, and how many; calls until the next look.
+        self._faults: dict[Any, tuple[Fault, int]] = {}
+        self._unseen: dict[Any, int] = {}
         self._made = 0  # large frames, when it was looked at who has them
         self.hooked: dict[str, Any] | None = None  # the namespace of a link that had hooks in the last call
 
@@ -97,8 +103,39 @@ class ScheduleCache:
                 self._families.popitem(last=False)
             return found
 
+    def fall_back(self, key: Any, fault: Fault, others: bool) -> None:
+        """Let a signature stay define-by-run, and after many for the same reason ``others`` of its mode, unseen."""
+        with self.lock:
+            mode = key[:2]
+            known, count = self._faults.get(mode, (None, 0))
+            count = count + 1 if known == fault else 1
+            self.put(key, Fallback(fault))
+            self._faults[mode] = fault, count
+            if others and count >= ALIKE_SIGNATURES and not self._others and all(
+                    e.fault for k, e in self.entries.items() if k[:2] == mode):
+                self._unseen.setdefault(mode, UNSEEN_CALLS)
+
+    def is_unseen(self) -> bool:
+        """Whether a call stays define-by-run without a look at its arguments; counts it."""
+        if not self._unseen:
+            return False
+        mode = config.train, config.enable_backprop
+        left = self._unseen.get(mode)
+        if left is None:
+            return False
+        self._unseen[mode] = left - 1 if left else UNSEEN_CALLS
+        return left > 0
+
+    @property
+    def alike(self) -> list[Fault]:
+        """The reasons for which signatures that come are not looked at."""
+        return [self._faults[mode][0] for mode in self._unseen]
+
     def put(self, key: Any, entry: CacheEntry) -> None:
         with self.lock:
+            if entry.fault is None:
+                self._faults.pop(key[:2], None)
+                self._unseen.pop(key[:2], None)
             self.entries[key] = entry
             self.entries.move_to_end(key)
             self.recent = self.step = None

@@ -12,7 +12,7 @@ from ...link import Link
 from ...link.tree import tree
 from ..compile.memory import report as report_memory
 from ..guards.guard import MISSING
-from ..replay.schedule_cache import OFTEN_CALLS, CacheEntry, ScheduleCache
+from ..replay.schedule_cache import ALIKE_SIGNATURES, OFTEN_CALLS, UNSEEN_CALLS, CacheEntry, ScheduleCache
 from ..trace.recording import Recording
 from . import cards
 from .signature_text import mode_and_arguments
@@ -74,6 +74,8 @@ def _counts(function: StaticFunction, caches: Sequence[ScheduleCache]) -> list[s
         parts.append(f"  every {verifier.every}. call verified: {verifier.compared} compared so far"
                      + f", where {len(verifier.excused)} arrays differ since values lie within rounding of a threshold"
                      * bool(verifier.excused))
+    parts += [f"  further signatures are looked at in one of {UNSEEN_CALLS} calls, as {ALIKE_SIGNATURES} in turn fell "
+              f"back: {fault}" for o in caches for fault in o.alike]
     return parts + [f"  {o.waiting} more signatures run define-by-run: beyond {function.soon}, those are traced that "
                     f"come {OFTEN_CALLS} times" for o in caches if o.waiting]
 

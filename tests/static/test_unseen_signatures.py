@@ -1,0 +1,73 @@
+"""Functions that fall back in signature after signature: further ones are looked at in few of their calls."""
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kusari
+import kusari.functions as F
+from kusari import static_graph
+from kusari.static import StaticGraphError
+from kusari.static.replay import schedule_cache
+from kusari.static.replay.schedule_cache import ALIKE_SIGNATURES
+
+
+class Drawing(kusari.Chain):
+    """Falls back where it draws, outside of functions, how many rows to take."""
+
+    draws = True
+
+    @static_graph
+    def forward(self, x: Any) -> Any:
+        return F.relu(x)[:np.random.randint(1, 3) if self.draws else 1]
+
+
+def seen(model: Drawing, sizes: Iterable[int]) -> int:
+    """How many signatures there are after calls with so many rows."""
+    for n in sizes:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model(np.ones((n, 2), "f"))
+    return len(Drawing.forward.static.signatures(model))
+
+
+def test_signatures_of_which_all_fall_back_are_looked_at_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule_cache, "UNSEEN_CALLS", 5)
+    model = Drawing()
+    assert seen(model, range(1, 20)) == ALIKE_SIGNATURES + 1  # five calls are passed over, one is traced, and so on
+    assert "as 8 in turn fell back" in str(model.static.explain())
+    model.draws = False
+    assert seen(model, [50] * 12) == ALIKE_SIGNATURES + 2  # by then one has been looked at again
+    assert "in turn" not in str(model.static.explain())
+    assert seen(model, [51, 52]) == ALIKE_SIGNATURES + 4
+
+
+def test_signatures_of_other_modes_are_looked_at() -> None:
+    model = Drawing()
+    seen(model, range(1, 20))
+    model.draws = False
+    with kusari.using_config("train", False):
+        assert seen(model, [50, 51]) == ALIKE_SIGNATURES + 2
+
+
+def test_signatures_beside_one_that_is_compiled_are_looked_at() -> None:
+    model = Drawing()
+    model.draws = False
+    seen(model, [50, 50])
+    model.draws = True
+    assert seen(model, range(1, 20)) == 20
+
+
+def test_strict_functions_raise_for_each_signature() -> None:
+    class Strict(Drawing):
+        @static_graph(strict=True)
+        def forward(self, x: Any) -> Any:
+            return F.relu(x)[:np.random.randint(1, 3)]
+    model = Strict()
+    for n in range(1, 12):
+        with pytest.raises(StaticGraphError, match="random numbers are drawn"):
+            model(np.ones((n, 2), "f"))
