@@ -56,7 +56,7 @@ class Side:
         self.losses = [kusari.static_graph(loss) if static else loss for loss in losses]
         self.parts = [*case.model] if isinstance(case.loss, tuple) else [case.model]  # each with its optimizer
         self.data = [case.arguments(np.random.RandomState(i)) for i in range(COMPARED_STEPS)]
-        several = all(len(x) > 1 for x in self.data[0])
+        several = case.fewer is not None and all(len(x) > 1 for x in self.data[0])
         self.fewer = case.fewer(self.data[0]) if case.fewer is not None and several else None
         self.optimizers: list[Any] = []
 
