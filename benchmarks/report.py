@@ -128,22 +128,22 @@ def first(column: Column) -> str:
     return " / ".join([figure(values[0]), *([figure(statistics.median(values[1:]))] if values[1:] else [])])
 
 
-def best(row: dict[Key, Column], ours: bool, figure: str = "step_ms") -> tuple[Key, Column] | None:
+def best(row: dict[Key, Column], ours: bool, metric: str = "step_ms") -> tuple[Key, Column] | None:
     """The quickest of ours or of the peers; of first calls, only of those that compile."""
     usable = [(key, c) for key, c in row.items()
-              if c.usable and (key[0] == OURS) == ours and (figure == "step_ms" or key[1] != "eager")]
-    return min(usable, key=lambda found: found[1].median(figure) or 0.0, default=None)
+              if c.usable and (key[0] == OURS) == ours and (metric == "step_ms" or key[1] != "eager")]
+    return min(usable, key=lambda found: found[1].median(metric) or 0.0, default=None)
 
 
-def ratio(above: Column, below: Column, figure: str = "step_ms") -> tuple[float, float, float] | None:
+def ratio(above: Column, below: Column, metric: str = "step_ms") -> tuple[float, float, float] | None:
     """How many times as long ``above`` takes, within each round: median, smallest, largest."""
-    both = [above.rounds[i][figure] / below.rounds[i][figure] for i in below.rounds if i in above.rounds]
+    both = [above.rounds[i][metric] / below.rounds[i][metric] for i in below.rounds if i in above.rounds]
     return (statistics.median(both), min(both), max(both)) if both else None
 
 
-def ratio_cell(above: tuple[Key, Column] | None, below: tuple[Key, Column] | None, figure: str = "step_ms") -> str:
+def ratio_cell(above: tuple[Key, Column] | None, below: tuple[Key, Column] | None, metric: str = "step_ms") -> str:
     """The same as text; a dash where one of both is missing."""
-    found = ratio(above[1], below[1], figure) if above and below else None
+    found = ratio(above[1], below[1], metric) if above and below else None
     if found is None:
         return "-"
     return f"**{found[0]:.2f}** ({found[1]:.2f}–{found[2]:.2f})"
@@ -167,15 +167,15 @@ def ratios(results: Results) -> str:
     return aligned(rows, left=4) + mean
 
 
-def cold_ratios(results: Results, figure_of: str) -> str:
+def cold_ratios(results: Results, metric: str) -> str:
     """The table that says who compiles with less."""
     rows = [["model", "phase", "ours", "peer", "ours, s", "peer, s", "peer ÷ ours"]]
     found: list[float] = []
     for (model, phase), row in results.cells.items():
-        both = ours, peer = best(row, True, figure_of), best(row, False, figure_of)
+        both = ours, peer = best(row, True, metric), best(row, False, metric)
         rows.append([model, phase, *(name(c[0]) if c else "-" for c in both),
-                     *(figure(c[1].median(figure_of)) if c else "-" for c in both), ratio_cell(peer, ours, figure_of)])
-        if ours and peer and (each := ratio(peer[1], ours[1], figure_of)):
+                     *(figure(c[1].median(metric)) if c else "-" for c in both), ratio_cell(peer, ours, metric)])
+        if ours and peer and (each := ratio(peer[1], ours[1], metric)):
             found.append(each[0])
     mean = f"\n\nGeometric mean of {len(found)} rows: {statistics.geometric_mean(found):.2f}." if found else ""
     return aligned(rows, left=4) + mean
@@ -207,8 +207,8 @@ def text(results: Results) -> str:
     rounds = max(len(column.rounds) for row in results.cells.values() for column in row.values())
     parts = [f"{run['machine']}; {rounds} rounds of {run['seconds']:g} s, {run['threads']} threads.", NOTES]
     if run.get("cold"):
-        for title, figure_of in COLD.items():
-            parts += [f"### {title}", cold_ratios(results, figure_of)]
+        for title, metric in COLD.items():
+            parts += [f"### {title}", cold_ratios(results, metric)]
     else:
         parts += ["### Best peer ÷ ours", ratios(results)]
     for phase in () if run.get("cold") else results.phases():

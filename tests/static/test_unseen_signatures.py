@@ -36,7 +36,7 @@ def seen(model: Drawing, sizes: Iterable[int]) -> int:
 
 
 def test_signatures_of_which_all_fall_back_are_looked_at_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule_cache, "UNSEEN_CALLS", 5)
+    monkeypatch.setattr(schedule_cache, "UNSEEN_CALLS", 6)
     model = Drawing()
     assert seen(model, range(1, 20)) == ALIKE_SIGNATURES + 1  # five calls are passed over, one is traced, and so on
     assert "as 8 in turn fell back" in str(model.static.explain())

@@ -26,7 +26,7 @@ MAX_REASONS = 8          # of retraces, kept per signature for ``explain``
 MOST_FAULTY_TRACES = 2   # after which another fault is for good, though the call has stored something
 MOST_WASTED_TRACES = 6   # in a row, never replayed, before a function falls back
 ALIKE_SIGNATURES = 8     # that have fallen back, all for one reason, before others are looked at seldom
-UNSEEN_CALLS = 1000      # define-by-run between two looks: a signature takes a tenth of a small call
+UNSEEN_CALLS = 1000      # of which one is looked at then: a signature takes a tenth of a small call
 
 
 class CacheEntry(Holder, Protocol):
@@ -59,6 +59,16 @@ class Fallback:
         """There are no frames."""
 
 
+class Alike:
+    """Signatures of a mode that have fallen back in turn, for one reason.
+
+    ``unseen`` calls stay define-by-run until the next is looked at; 0 where each is.
+    """
+
+    def __init__(self, fault: Fault) -> None:
+        self.fault, self.count, self.unseen = fault, 0, 0
+
+
 def guards_hold(entry: CacheEntry) -> bool:
     """Whether all that a call has read besides its arguments is as it was when ``entry`` was recorded."""
     return entry.check is None or entry.check()
@@ -87,9 +97,7 @@ class ScheduleCache:
         self.retraces: dict[Any, list[str]] = {}
         self._waiting: dict[Any, int] = {}  # calls of signatures that have to come often
         self._families: OrderedDict[Any, Family] = OrderedDict()
-        # By mode: the reason for which signatures have fallen back in turn, and how many; calls until the next look.
-        self._faults: dict[Any, tuple[Fault, int]] = {}
-        self._unseen: dict[Any, int] = {}
+        self._alike: dict[Any, Alike] = {}  # by mode
         self._made = 0  # large frames, when it was looked at who has them
         self.hooked: dict[str, Any] | None = None  # the namespace of a link that had hooks in the last call
 
@@ -107,35 +115,33 @@ class ScheduleCache:
         """Let a signature stay define-by-run, and after many for the same reason ``others`` of its mode, unseen."""
         with self.lock:
             mode = key[:2]
-            known, count = self._faults.get(mode, (None, 0))
-            count = count + 1 if known == fault else 1
+            alike = self._alike.get(mode)
+            if alike is None or alike.fault != fault:
+                alike = Alike(fault)
+            alike.count += 1
             self.put(key, Fallback(fault))
-            self._faults[mode] = fault, count
-            if others and count >= ALIKE_SIGNATURES and not self._others and all(
+            self._alike[mode] = alike
+            if others and alike.count >= ALIKE_SIGNATURES and not self._others and all(
                     e.fault for k, e in self.entries.items() if k[:2] == mode):
-                self._unseen.setdefault(mode, UNSEEN_CALLS)
+                alike.unseen = alike.unseen or UNSEEN_CALLS
 
     def is_unseen(self) -> bool:
         """Whether a call stays define-by-run without a look at its arguments; counts it."""
-        if not self._unseen:
+        alike = self._alike.get((config.train, config.enable_backprop)) if self._alike else None
+        if alike is None or not alike.unseen:
             return False
-        mode = config.train, config.enable_backprop
-        left = self._unseen.get(mode)
-        if left is None:
-            return False
-        self._unseen[mode] = left - 1 if left else UNSEEN_CALLS
-        return left > 0
+        alike.unseen = alike.unseen - 1 or UNSEEN_CALLS
+        return alike.unseen < UNSEEN_CALLS
 
     @property
     def alike(self) -> list[Fault]:
-        """The reasons for which signatures that come are not looked at."""
-        return [self._faults[mode][0] for mode in self._unseen]
+        """The reasons for which most calls are not looked at."""
+        return [a.fault for a in self._alike.values() if a.unseen]
 
     def put(self, key: Any, entry: CacheEntry) -> None:
         with self.lock:
             if entry.fault is None:
-                self._faults.pop(key[:2], None)
-                self._unseen.pop(key[:2], None)
+                self._alike.pop(key[:2], None)
             self.entries[key] = entry
             self.entries.move_to_end(key)
             self.recent = self.step = None
