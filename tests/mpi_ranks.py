@@ -24,7 +24,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent / "distributed"
 MARK = "check result: "
-SECONDS = 150
+SECONDS = 300  # until ranks that hang are killed; they share cores with other tests
 
 
 def missing() -> str:

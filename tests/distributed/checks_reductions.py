@@ -12,6 +12,7 @@ import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari import distributed
+from kusari.distributed.transport.shared import SharedSum
 
 
 def check_ranks_may_differ_in_what_they_have_compiled(comm):
@@ -38,6 +39,27 @@ def in_buckets(shared):
     own.set_config("bucket_size", 64)
     own.set_config("shared_memory", shared)
     return own
+
+
+def check_pieces_of_sums_are_added_in_order(comm):
+    """A rank may find a later sum filled in before it has looked at the one before."""
+    own = in_buckets(True)
+    if comm.size == 2:
+        return  # no pieces
+    region = own.region(1 << 12)
+    place = own.place("multi_node_mean_grad")
+    region.begin(place)
+    first, second = [SharedSum(region, at, 64, "float32", 1) for at in (0, 1024)]
+    for k, total in enumerate((first, second)):
+        total.buffer[...] = 10 * k + comm.rank
+        total.start(place)
+    comm.allgather_obj(None)  # all have filled in both
+    second.poll()
+    for k, total in enumerate((first, second)):
+        total.wait()
+        np.testing.assert_array_equal(total.total, 10 * k * comm.size + sum(range(comm.size)))
+    region.end()
+    own.finalize()
 
 
 class Deep(kusari.Chain):

@@ -7,16 +7,19 @@ every rank to the bit. Messages of MPI would copy the same data four times more.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..errors import Deadlock
 from .watch import Place, Watch
 
 __all__ = ["MessageSum", "PairSum", "Region", "SharedSum", "free_bytes", "shared_bytes"]
 
 _LINE_BYTES = 64  # apart, so that ranks do not wait for each other's cache lines
+_COUNTERS = "filled in", "added", "read"
 _FILLED, _ADDED, _READ = range(3)  # counters of each rank: of sums it has filled in, pieces it has added, rounds read
 
 
@@ -39,7 +42,8 @@ class Region:
 
     A *round* is one use of it: every sum of a round has a place of its own, and the next round begins when all ranks
     have read the sums of the one before. A round may be left open: then its sums are read until this rank begins the
-    next one. Invariant: ranks begin the same sums in the same order.
+    next one. Invariant: ranks begin the same sums in the same order, and each adds its pieces in that order, as a
+    counter of pieces says that all up to one are there.
     """
 
     _close: Callable[[], None] | None = None  # what reads the sums of a round that is open for the last time
@@ -63,6 +67,7 @@ class Region:
         self.synchronize()
         line.Barrier()
         self.rounds = self.sums = 0
+        self._to_add: deque[SharedSum] = deque()
         self.busy = False
 
     def begin(self, place: Place) -> None:
@@ -90,9 +95,34 @@ class Region:
             close()
             self.end()
 
+    def start(self, total: SharedSum) -> int:
+        """Tell the other ranks that this one's part of a sum is filled in; returns the number of the sum."""
+        self.sums += 1
+        if total.needs_polls:
+            self._to_add.append(total)
+        self.count(_FILLED, self.sums)
+        return self.sums
+
+    def has_all_parts(self, number: int) -> bool:
+        """Whether all ranks have filled in their parts of a sum."""
+        return self.all_have(_FILLED, number)
+
+    def has_all_pieces(self, number: int) -> bool:
+        """Whether a sum is there; adds this rank's pieces of the sums that all ranks have filled in."""
+        while self._to_add and self.has_all_parts(self._to_add[0].number):
+            total = self._to_add.popleft()
+            total.add_piece(self.rank, self.size)
+            self.count(_ADDED, total.number)
+        return self.all_have(_ADDED, number)
+
     def until(self, done: Callable[[], bool], place: Place) -> None:
         """Return when ``done()`` is true: see `Watch.until`."""
-        self._watch.until(done, place.among(self._members))
+        try:
+            self._watch.until(done, place.among(self._members))
+        except Deadlock as error:
+            counters = ", ".join(f"{name} {numbers}" for name, numbers in
+                                 zip(_COUNTERS, self._counters.tolist(), strict=True))
+            raise Deadlock(f"{error}\n  in the memory that ranks share, by rank: {counters}") from None
 
     def synchronize(self) -> None:
         """Complete what this rank has written before it goes on."""
@@ -148,8 +178,7 @@ class SharedSum(_Sum):
         self._region = region
         self._place: Any = None
         self.parts = [part[start:start + size * np.dtype(dtype).itemsize].view(dtype) for part in region.parts]
-        self._number = 0
-        self._added = False
+        self.number = 0  # among the sums of the region
         super().__init__(self.parts[region.rank], factor)
 
     @property
@@ -158,22 +187,18 @@ class SharedSum(_Sum):
 
     def start(self, place: Place) -> None:
         """Tell the other ranks that the buffer is filled."""
-        region = self._region
-        self._place, self._added = place, False
-        region.sums += 1
-        self._number = region.sums
-        region.count(_FILLED, self._number)
+        self._place = place
+        self.number = self._region.start(self)
+
+    def add_piece(self, k: int, pieces: int) -> None:
+        """Add one piece of all parts up, to the first."""
+        first, *rest = [np.array_split(part, pieces)[k] for part in self.parts]
+        for other in rest:
+            first += other
 
     def poll(self) -> bool:
-        """Add this rank's piece where all ranks have filled theirs; returns whether the sum is there."""
-        region = self._region
-        if not self._added and region.all_have(_FILLED, self._number):
-            piece = [np.array_split(part, region.size)[region.rank] for part in self.parts]
-            for other in piece[1:]:
-                piece[0] += other
-            self._added = True
-            region.count(_ADDED, self._number)
-        return self._added and region.all_have(_ADDED, self._number)
+        """Let the sums of the region go on; returns whether this one is there."""
+        return self._region.has_all_pieces(self.number)
 
     def wait(self) -> None:
         """Return when the sum is there."""
@@ -192,7 +217,7 @@ class PairSum(SharedSum):
 
     def poll(self) -> bool:
         """Whether both ranks have filled their parts."""
-        return self._region.all_have(_FILLED, self._number)
+        return self._region.has_all_parts(self.number)
 
     def write(self, at: int, out: np.ndarray) -> None:
         first, second = [part[at:at + out.size].reshape(out.shape) for part in self.parts]
