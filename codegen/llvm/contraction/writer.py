@@ -59,17 +59,18 @@ class Writer:
         own = self.array(self.em.slot(self.scratch_slot)).at(offset)
         return [own.at(place) for place in places]
 
-    def apart(self, name: str, write: Callable[..., None], *arrays: Array) -> None:
-        """Write a call of the function ``name``, whose text ``write`` writes for ``arrays``, at the first call.
+    def apart(self, name: str, write: Callable[..., None], *arrays: Array, numbers: Sequence[Index] = ()) -> None:
+        """Write a call of the function ``name``, whose text ``write`` writes for ``arrays``, then ``numbers``, once.
 
         All that it depends on besides is constant: so code that several places have in common is compiled once.
         """
         function = self._functions.get(name)
         if function is None:
             names = [f"%a{i}" for i in range(len(arrays))]
-            function = self._functions[name] = self.em.function(name, [f"ptr {x}" for x in names])
-            write(*(self.array(x, function) for x in names))
-        self.em.call(function, *arrays)
+            function = self._functions[name] = self.em.function(
+                name, [*(f"ptr {x}" for x in names), *(f"i64 %n{i}" for i in range(len(numbers)))])
+            write(*(self.array(x, function) for x in names), *function.numbers)
+        self.em.call(function, *arrays, *numbers)
 
     def epilogue(self, sample: Index, group: Index = 0, image: Index | None = None) -> Epilogue:
         """The epilogue of one sample's group, whose rows and columns count from 0; ``image`` is their joint number."""

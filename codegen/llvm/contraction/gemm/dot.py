@@ -44,7 +44,7 @@ def choose(work: Matrices, target: Target) -> DotShape:
     products = adding = 0.0
     for r, c in itertools.product(row_tiles, column_tiles):
         products += r.count * c.count * steps * dot_cycles(r.size, c.size)
-        adding += r.count * c.count * r.size * LANE_CYCLES * lane_steps(width, c.size)
+        adding += r.count * c.count * LANE_CYCLES * lane_steps(width, r.size * c.size, c.size)
     if clash and work.m > 4:
         products *= CLASH_RATIO
     cycles = max(products, read_cycles(work, target)) + adding
@@ -58,12 +58,16 @@ def dot_cycles(height: int, breadth: int) -> float:
     return max(height * breadth / 2, (height + breadth) / 2, 4)
 
 
-def lane_steps(width: int, count: int) -> int:
-    """Steps of `lane_sums` for ``count`` sums."""
-    steps, step = 0, width // 2
-    while step:
-        count = min(step, count)
-        steps, step = steps + count, step // 2
+def lane_steps(width: int, count: int, each: int) -> int:
+    """Steps of `lane_sums` for ``count`` sums, with the shuffles that part groups of ``each``."""
+    steps, together = 0, each * (width // each)
+    for at in range(0, count, together):
+        group = min(together, count - at)
+        steps += group // each - 1
+        step = width // 2
+        while step:
+            group = min(step, group)
+            steps, step = steps + group, step // 2
     return steps
 
 
@@ -88,7 +92,7 @@ class Dot(ProductWriter[DotShape]):
             columns = b.at(column * work.b_column)
             for row, height in tiles_in(em, self.row_tiles, part if by_rows else None):
                 sums = dot_tile(self.tile, work, a.at(row * work.a_row), columns, height, breadth)
-                rows = [lane_sums(self.tile, sums[at:at + breadth]) for at in range(0, len(sums), breadth)]
+                rows = lane_sums(self.tile, sums, breadth)
                 self.finisher.finish(epilogue, rows, row, height, column, [breadth])
 
 
@@ -104,7 +108,23 @@ def dot_tile(tile: Tile, work: Matrices, a: Array, b: Array, height: int, breadt
     return sums.values
 
 
-def lane_sums(tile: Tile, sums: Sequence[str]) -> str:
+def lane_sums(tile: Tile, sums: Sequence[str], each: int) -> list[str]:
+    """Vectors whose first ``each`` lanes are the sums of the lanes of so many vectors after each other.
+
+    As many as a vector has lanes are added up together.
+    """
+    em, width = tile.em, tile.width
+    together = each * (width // each)
+    found: list[str] = []
+    for at in range(0, len(sums), together):
+        group = sums[at:at + together]
+        x = _joint_sums(tile, group)
+        found += [em.shuffle(tile.element, width, x, x, [(first + p) % width for p in range(width)]) if first else x
+                  for first in range(0, len(group), each)]
+    return found
+
+
+def _joint_sums(tile: Tile, sums: Sequence[str]) -> str:
     """A vector whose lane ``i`` is the sum of the lanes of ``sums[i]``: halves are swapped, then added."""
     em, element, width = tile.em, tile.element, tile.width
     rows = list(sums)

@@ -27,6 +27,7 @@ from .dot import dot_cycles, dot_tile, lane_sums, room_for_sums
 
 MOST_CLASHING_ROWS = 32  # of results, that lie pages apart, do not slow each other
 LEAST_SHARED_DEPTH = 128  # that makes calls of functions cheap
+LEAST_TURNED_DEPTH = 512  # that makes the way through memory cheap
 _PACKING_THREADS = 2     # that are counted: each packs the whole batch, but meets only its part of a weight
 
 
@@ -110,8 +111,10 @@ class Stream(ProductWriter[Layout]):
     def prepare(self) -> None:
         work, width = self.work, self.width
         self.packed = self.plan.vectors * width
-        self.own, self.buffer = self.scratch(self.packed * work.k, width * self.plan.stride)
-        self.finisher = Finisher(self.em, work, width, width, width)
+        self.turning = work.k >= LEAST_TURNED_DEPTH  # squares by a function, which packing and finishing share
+        self.own, self.buffer, self.turned = self.scratch(
+            self.packed * work.k, width * self.plan.stride, width * width * self.turning)
+        self.finisher = Finisher(self.em, work, width, width, 0 if self.turning else width)
         self.strips = full_tiles(work.n, width)
         self.alike = len(self.strips) > 1 and work.k >= LEAST_SHARED_DEPTH
         # Where masks cost nothing all strips are finished by one code, whether they are full or not.
@@ -129,7 +132,8 @@ class Stream(ProductWriter[Layout]):
             for at, vectors in tiles_in(em, [whole, *last]):
                 first, breadth = at * width, vectors * width
                 pack(turned, a.at(first * work.a_row), self.own.at(first * work.k), work.k,
-                     breadth - padded if at == whole.stop else breadth, breadth)
+                     breadth - padded if at == whole.stop else breadth, breadth,
+                     partial(self.turn, work.a_row, breadth) if self.turning else None)
         part = em.chunk(count_tiles(self.strips)) if split else (0, count_tiles(self.strips))
         if not self.masked:
             for column, breadth in tiles_in(em, self.strips, part):
@@ -192,9 +196,8 @@ class Stream(ProductWriter[Layout]):
         tile = Tile(weight.em, self.element, self.width)
         turned = replace(self.work, a_row=self.work.b_column, b_column=self.work.a_row)
         sums = dot_tile(tile, turned, weight, rows, count, some)
-        for i in range(count):
-            x = lane_sums(tile, sums[i * some:(i + 1) * some])
-            place.store(x, i * self.plan.stride, min(some, self.width))
+        for i, x in enumerate(lane_sums(tile, sums, some)):
+            place.store(x, i * self.plan.stride, some)
 
     def finish(self, epilogue: Epilogue, column: Index, breadth: int, mask: str | None = None) -> None:
         """Transpose square blocks of the buffer and apply the epilogue to their rows, or to those lanes of a ``mask``.
@@ -202,11 +205,21 @@ class Stream(ProductWriter[Layout]):
         The last block begins earlier where it would not be full and finishing rows again does not change them: where no
         operand has a row for each, which the outputs could take the place of.
         """
-        work, width = self.work, self.width
+        em, work, width = self.em, self.work, self.width
         known = epilogue.columns(column, width, mask or breadth) if not self.finisher.heavy else None
         again = work.m > width and not any(o.row and o.column for o in work.operands)
-        for row, rows in each_tile(self.em, -(-work.m // width) * width if again else work.m, width):
-            row = self.em.min(row, work.m - width) if again and work.m % width else row
+        for row, rows in each_tile(em, -(-work.m // width) * width if again else work.m, width):
+            row = em.min(row, work.m - width) if again and work.m % width else row
+            if self.turning:
+                self.turn(self.plan.stride, width, self.buffer.at(row), self.turned)
+            if self.turning and self.finisher.heavy:
+                self.finisher.stored(epilogue, self.turned, row, rows, column, breadth)
+                continue
+            if self.turning:
+                for i in em.each(0, rows):
+                    epilogue.at(row + i, column).store(
+                        self.turned.load(i * width), 0, 0, width, mask or breadth, known)
+                continue
             xs = self.buffer.at(row).turned([j * self.plan.stride for j in range(breadth)])[:rows]
             if mask is None:
                 self.finisher.finish(epilogue, xs, row, rows, column, [breadth], known)
@@ -214,3 +227,12 @@ class Stream(ProductWriter[Layout]):
             here = epilogue.at(row, column)
             for i, x in enumerate(xs):
                 here.store(x, i, 0, width, mask, known)
+
+    def turn(self, step: int, stride: int, lines: Array, square: Array) -> None:
+        """Transpose a square of vectors that are ``step`` elements apart into one whose lines are ``stride`` apart."""
+        self.apart("turn", self.write_turn, lines, square, numbers=(step, stride))
+
+    def write_turn(self, lines: Array, square: Array, step: Index, stride: Index) -> None:
+        """The function that does it."""
+        for i, x in enumerate(lines.turned([i * step for i in range(self.width)])):
+            square.store(x, i * stride)
