@@ -42,6 +42,7 @@ class Shape(NamedTuple):
 NEAR_BYTES = 24 << 10  # of A's cache lines, which stay near from one tile of rows to the next
 FAR_BYTES = 2 << 20    # of A, which stay near enough from one panel to the next
 SWEEP_ROWS = 128       # that make up for packing a panel
+KIND_CYCLES = 400      # of a matrix: a tenth of a microsecond, for which no kind of tile is compiled in 6 ms
 _MOST_SINGLE_COLUMNS = 6
 _JOINT_COLUMNS = 2     # that share the elements loaded of A
 
@@ -49,7 +50,8 @@ _JOINT_COLUMNS = 2     # that share the elements loaded of A
 def choose(work: Matrices, target: Target) -> Shape:
     """Return the tile of the fewest cycles, with those of packing B, or of reading it for each tile of rows.
 
-    Every further kind of tile (a shorter one at an edge) is text to compile, and must save a hundredth of the cycles.
+    Every further kind of tile (a shorter one at an edge) is text to compile, and must save ``KIND_CYCLES``: a hundredth
+    of all at least, and a twentieth at most.
     For any size the number of rows does not count, nor whether the last vector of columns is full.
     """
     size = work.dtype.itemsize
@@ -69,14 +71,15 @@ def choose(work: Matrices, target: Target) -> Shape:
             cost = 0.0
             for r, c in itertools.product(row_tiles, full_tiles(columns, vectors)):
                 cost += r.count * c.count * step_cycles(r.size, c.size)
-            cost *= 1 + 0.01 * (len(row_tiles) * kinds - 1)
+            cost += _kind_cycles(work, cost) * (len(row_tiles) * kinds - 1)
             cost *= work.m / largest if target.any_size else 1
             if best is None or cost < best[0]:
                 best = cost, row_tiles[0].size, vectors, 0
             if single and vectors == columns - 1:
                 cost = sum(r.count * step_cycles(r.size, vectors) for r in row_tiles)
                 cost += work.m * single * (1 / width + 16 / work.k)   # products, and the sum of the lanes
-                best = min(best, (cost * (1 + 0.01 * len(row_tiles)), row_tiles[0].size, vectors, single))
+                cost += _kind_cycles(work, cost) * len(row_tiles)
+                best = min(best, (cost, row_tiles[0].size, vectors, single))
     assert best is not None
     step, rows, vectors, single = best
     spread = work.k * work.n * size > target.l1_bytes and work.n > vectors * width
@@ -99,6 +102,11 @@ def choose(work: Matrices, target: Target) -> Shape:
         cycles = max(cycles, reading) * (CLASH_RATIO if clash else 1)
     return Shape(rows, vectors, width, packed, block, sweep, single, cycles + RESULT_CYCLES * work.m * columns,
                  step * work.k)
+
+
+def _kind_cycles(work: Matrices, cost: float) -> float:
+    """Cycles of a step along k that a kind of tile must save, where all tiles take ``cost``."""
+    return min(max(KIND_CYCLES / max(work.k, 1), cost / 100), cost / 20)
 
 
 def suits_rows_first(work: Matrices, shape: Shape, target: Target) -> bool:
