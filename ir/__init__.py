@@ -40,6 +40,7 @@ from .printer import print_expr as print_expr
 from .printer import print_graph as print_graph
 from .program import DRAWS as DRAWS
 from .program import GATHERS_AND_SCATTERS as GATHERS_AND_SCATTERS
+from .program import NO_INDEX as NO_INDEX
 from .program import Choice as Choice
 from .program import Facts as Facts
 from .program import Instruction as Instruction

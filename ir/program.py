@@ -10,6 +10,7 @@ from .graph import Node, Value
 #: Ops whose kernels gather or scatter rows by number. Their status slot, of two int64 behind the operands, receives a
 #: number that is out of bounds, and a 1.
 GATHERS_AND_SCATTERS = frozenset(("take", "scatter_add"))
+NO_INDEX = -(1 << 31)  # out of bounds also from the end: in the place of what must not count from there
 #: Ops whose kernels draw random numbers: the slot that follows their operands points to the state of NumPy's global
 #: Mersenne Twister, or nowhere, if the output has been drawn already.
 DRAWS = frozenset(("random",))

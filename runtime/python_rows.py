@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kusari.ir import Arena, Instruction, Node, Plan, TensorType, Value
+from kusari.ir import NO_INDEX, Arena, Instruction, Node, Plan, TensorType, Value
 
 COMPARED_BYTES = 1 << 20  # of an operand that nothing has to copy otherwise: whether a function changes it
 
@@ -49,7 +49,8 @@ def explain(error: BaseException, node: Node) -> None:
 def index_error(number: int, node: Node, kind: type[IndexError] = IndexError) -> IndexError:
     """The error of a gather or scatter that was given a row which is not there."""
     rows = node.inputs[0].shape[0] if node.op.name == "take" else node.output.shape[0]
-    error = kind(f"index {number} is out of bounds for axis 0 with size {rows}\nLabels and indices count "
+    given = "a negative index" if number == NO_INDEX else f"index {number}"
+    error = kind(f"{given} is out of bounds for axis 0 with size {rows}\nLabels and indices count "
                  "from 0, and the largest is the number of classes or rows less one.")
     explain(error, node)
     return error

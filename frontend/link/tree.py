@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..explanation import Section, Table
@@ -20,19 +21,32 @@ def tree(link: Link) -> Section:
     Numbers are of the parameters of a row's link and of all links below it, counted as ``count_params`` does: a link
     that has two names is counted twice. Parameters that wait for their shape count nothing.
     """
-    rows = [_row(path, each) for path, each in link.namedlinks()]
+    rows = list(_rows(link.name or "/", 0, link))
     count, waiting = _count(link)
     more = f", and {waiting} not initialized" if waiting else ""
     return Section(0, f"{type(link).__name__}: {count:,} parameters{more}", (
         Table(("link", "class", "parameters", "number"), tuple(rows)),))
 
 
-def _row(path: str, link: Link) -> tuple[str, str, str, str]:
-    parts = [part for part in path.split("/") if part]
+def _rows(label: str, depth: int, link: Link) -> Iterator[tuple[str, str, str, str]]:
+    children = _children(link)
     entries = entries_of(link)
     own = ", ".join(f"{name} {_kind(entries[name])}" for name in sorted(link._params))
-    text = type(link).__name__ if next(link.children(), None) is not None else str(link)
-    return "  " * len(parts) + (parts[-1] if parts else link.name or "/"), text, own, f"{_count(link)[0]:,}"
+    text = type(link).__name__ if children else str(link)
+    yield "  " * depth + label, text, own, f"{_count(link)[0]:,}"
+    for name, child in children:
+        yield from _rows(name, depth + 1, child)
+
+
+def _children(link: Link) -> list[tuple[str, Link]]:
+    """Return the children by name, those of a `Sequential` as its layers follow each other.
+
+    That is not always the order of their names: see `Sequential.insert`.
+    """
+    named = [(path[1:], child) for path, child in link.namedlinks(True) if path.count("/") == 1]
+    layers: list[Any] = entries_of(link).get("_layers", [])
+    places = {id(layer): i for i, layer in enumerate(layers)}
+    return sorted(named, key=lambda entry: places.get(id(entry[1]), 0))
 
 
 def _kind(parameter: Parameter) -> str:

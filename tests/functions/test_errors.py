@@ -321,6 +321,8 @@ LABELS_AS_FLOATS = np.array([0, np.nan, 1], "f")
     ("softmax_cross_entropy", lambda: F.softmax_cross_entropy(X, [0, 1, 2]), TypeError, "dtype=numpy.int32"),
     ("max_pooling_2d", lambda: F.max_pooling_2d(A_LIST, 2), TypeError, "was given a list"),
     ("SoftmaxCrossEntropy", lambda: F.softmax_cross_entropy(X, LABELS), IndexError, "Input 1 holds values from 0 to 4"),
+    ("SoftmaxCrossEntropy", lambda: F.softmax_cross_entropy(X, LABELS - 100), IndexError, "label -100 is no class"),
+    ("SoftmaxCrossEntropy", lambda: F.softmax_cross_entropy(X, LABELS - 2), IndexError, "ignore_label=-1"),
     ("EmbedIDFunction", lambda: L.EmbedID(3, 2)(LABELS), IndexError, "Input 0 holds values from 0 to 4"),
     ("SoftmaxCrossEntropy", lambda: F.softmax_cross_entropy(X, LABELS_AS_FLOATS), InvalidType, "astype(numpy.int32)"),
     ("LinearFunction", lambda: L.Linear(4, 2)(X.astype("d")), InvalidType, "astype(numpy.float32)"),

@@ -47,6 +47,14 @@ def test_why_a_call_was_traced_again() -> None:
     assert str(model.static.explain("all")).count("traced again") == 1
 
 
+def test_what_is_loaded_when_it_is_first_read_does_not_have_a_call_traced_again(monkeypatch: Any) -> None:
+    monkeypatch.delitem(vars(kusari), "report", raising=False)
+    f = static_graph(lambda x: (kusari.report({"x": x}), F.relu(x))[1])
+    for _ in range(3):
+        f(X)
+    assert "traced again" not in str(f.static.explain("all"))
+
+
 def test_warnings_point_at_the_line_of_the_call() -> None:
     for call in (lambda f: f(X), lambda f: kusari.Sequential(f)(X)):
         f = static_graph(lambda x: F.relu(x) * round(float(x.sum())))

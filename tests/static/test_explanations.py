@@ -13,6 +13,7 @@ import kusari.functions as F
 import kusari.links as L
 from kusari.explanation import WORDS, Section, Table
 from kusari.ir import drawing
+from kusari.link.tree import tree
 from kusari.static import StaticGraphWarning, explain
 
 X, T = np.ones((4, 3), "f"), np.zeros(4, "i")
@@ -197,6 +198,14 @@ def test_the_tree_of_a_model(net: Net) -> None:
         ["0", "Linear(in_size=5, out_size=2, nobias=False)", "W float32[2, 5], b float32[2]", "12"]]
     assert lines[0] == f"Net: {net.count_params()} parameters"
     assert str(Net().static.explain("model")).startswith("Net: 22 parameters, and 1 not initialized")
+
+
+def test_layers_of_a_sequential_are_listed_as_they_follow_each_other() -> None:
+    """Their names are Chainer's, which are not always in this order."""
+    layers = kusari.Sequential(L.Linear(1, 2), F.relu, L.Linear(2, 3), L.Linear(3, 4))
+    (table,) = tree(layers).content
+    assert isinstance(table, Table)
+    assert [row[0].strip() for row in table.rows] == ["/", "0", "2", "1"]
 
 
 def test_to_networkx() -> None:

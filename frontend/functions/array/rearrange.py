@@ -218,11 +218,15 @@ def pad(x: Any, pad_width: Any, mode: str, **keywords: Any) -> Variable:
             every axis or for all), ``"edge"``, ``"reflect"``, ``"symmetric"`` or ``"wrap"``.
 
     Raises:
-        ValueError: The mode is another one.
+        ValueError: The mode is another one, or widths are not those of the axes of ``x``.
         InvalidType: ``x`` is not floating-point.
     """
     x = as_variable(x)
-    widths = tuple([(int(a), int(z)) for a, z in np.broadcast_to(pad_width, (x.ndim, 2))])
+    try:
+        widths = tuple([(int(a), int(z)) for a, z in np.broadcast_to(pad_width, (x.ndim, 2))])
+    except ValueError:
+        raise ValueError(f"pad_width is {pad_width!r}, and x has {x.ndim} axes, of {x.shape}: it is one number, one "
+                         "pair (before, after) for all axes, or a pair for each") from None
     if mode == "constant":
         value = keywords.pop("constant_values", 0)
         if keywords:

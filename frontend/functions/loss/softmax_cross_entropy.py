@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from kusari.ir import NO_INDEX
 from kusari.ir.symbol import maximum, where
 
 from ... import backend
@@ -78,6 +79,10 @@ class SoftmaxCrossEntropy(Structured):
         lse += m
         valid = t != self.ignore_label
         label = xp.where(valid, t, 0)
+        if xp is np and label.size and label.min() < 0:  # NumPy would count from the end
+            least = int(label.min())
+            raise IndexError(f"label {least} is no class; labels that are left out are ignore_label="
+                             f"{self.ignore_label}{', -100 is of PyTorch' if least == -100 else ''}")
         if x.ndim == 2:
             picked = x[xp.arange(len(x)), label]
         else:
@@ -101,7 +106,8 @@ class SoftmaxCrossEntropy(Structured):
         dtype = x.tensor.dtype
         lse, = b.apply(LogSumExp((1,), True), x)
         label = b.reshape(t, column(t.shape))
-        place = b.map(lambda t: where(t == self.ignore_label, 0, t), label)
+        wide_label = b.cast(label, np.dtype("int32")) if label.tensor.dtype.itemsize < 4 else label
+        place = b.map(lambda t: where(t == self.ignore_label, 0, where(t < 0, NO_INDEX, t)), wide_label)
         values = [label, lse, b.gather(x, place, 1)]
         if weight is not None:
             values.append(b.take(weight, place))

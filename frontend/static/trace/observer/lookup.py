@@ -280,6 +280,8 @@ def _of_module(k: Observer, x: types.ModuleType, name: str) -> Any:
     if name in entries and k.is_ours and not ours:
         return entries[name]
     if ours:
+        if name not in entries:
+            hasattr(x, name)  # loads what is loaded when it is first read, so that the guard has that
         watch_module(x)
     value = k.observation.entry(entries, name, entries.get(name, MISSING), f"{x.__name__}.{name}",
                                 "modules" if ours else None)
