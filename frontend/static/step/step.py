@@ -95,7 +95,7 @@ class Step:
         self.compiled: Any = None
         self._left: Iterator[int] = repeat(1)  # zeros as long as it need not be compiled
         self._often = False  # whether it has kernels of its own, as it runs often
-        self._settled = False  # whether the kernels are those that stay
+        self._settled = False  # whether the kernels stay
         self._free: list[Any] = []
         self._shared: list[int] = []
         self._arguments: Callable[[], Any] = lambda: None
@@ -224,7 +224,7 @@ class Step:
             spent = tuple([base + i for i, p in enumerate(self._given) if id(p) in updated])
             self._given, self._shown = ([p for p in each if id(p) not in updated] for each in (
                 self._given, self._shown))
-        # A loss that is given is a copy of the frame's: the array of the last one is still somebody's.
+        # A loss that is given is a copy of the frame's: the array of the last one is still held.
         stay = (*whole.outputs[:int(self.gives_loss)], *kept, *flags)
         compiled = compile_graph(whole, stay, copy_out=0, memory=self.memory, spent=spent,
                                  place=self.recording.place,
@@ -289,15 +289,16 @@ class Step:
         done = self._deliver(leaves, found, scale)
         if scale is not None:
             self._settle(scale, flags)
-        elif self.usual is never and self._is_simple():
-            self.usual = usual_step(self.program, self._free, self._inputs, self._write_delivery)
+        else:
+            self._write_usual()
         return done
 
-    def _is_simple(self) -> bool:
-        """Whether a step is no more than a run of the frame and its delivery, as nothing but arrays is given."""
-        return self._settled and not (
-            self.plain or self._reducer is not None or self.results is not None or self._states or self._asking or
-            self._others or self._flags or self._shared or self._may_fail or self._filled.targets)
+    def _write_usual(self) -> None:
+        """Write the usual case of a step that is no more than a run of the frame and its delivery, if it has none."""
+        if self.usual is never and self._settled and not (
+                self.plain or self._reducer is not None or self.results is not None or self._states or self._asking or
+                self._others or self._flags or self._shared or self._may_fail or self._filled.targets):
+            self.usual = usual_step(self.program, self._free, self._inputs, self._write_delivery)
 
     def _write_delivery(self, source: Source, found: str) -> None:
         """Append lines that give gradients, and return."""
