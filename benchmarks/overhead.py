@@ -3,11 +3,15 @@
   python benchmarks/overhead.py
   python benchmarks/overhead.py steps                                          only compiled steps
   python benchmarks/overhead.py guards                                         only guards
+  python benchmarks/overhead.py loops                                          only plain loops beside whole steps
   python benchmarks/overhead.py rows --models resnet18                         what each kernel takes, alone and in turn
   python benchmarks/overhead.py operations --python chainer=PY39/bin/python    only define-by-run
 
 Guards: what it takes to see that all that a call reads besides its arguments is as it was; ``after a change``, that is,
 once an attribute of any link has been assigned.
+
+Loops: processor time of ``cleargrads``, a static loss, ``backward``, ``update`` and a read of the loss, and of whole
+steps, which hand out no loss: both in one process in turns of a twentieth of the time, medians of the turns.
 
 Rows, only where they are asked for: the native rows of a step, those of one kernel added up. ``alone``: best times,
 each row run over and over; ``in turn``: medians where all rows run one after the other, so that each finds in the
@@ -153,6 +157,38 @@ def timed_parts(parts: dict[str, Callable[[], Any]], seconds: float) -> list[flo
     return found
 
 
+def loops_table(names: list[str], seconds: float) -> str:
+    """Plain loops beside whole steps, on a model of their own each."""
+    import statistics
+    import time
+
+    import numpy as np
+
+    from kusari.commands.models import compiled
+    from kusari.commands.worker import step_of
+    rows = [["model", "whole step µs", "plain loop", "loop ÷ whole"]]
+    for name in names:
+        model, steps = models()[name], {}
+        for whole in (True, False):
+            np.random.seed(0)
+            steps[whole] = step_of(model, model.build(compiled(model.chain)), "train", whole)
+
+        def turn(whole: bool, count: int, steps: Any = steps) -> float:
+            begin = time.process_time()
+            for i in range(count):
+                steps[whole](i)
+            return (time.process_time() - begin) / count
+        turn(True, SETTLE), turn(False, SETTLE)
+        count = max(1, int(seconds / 20 / max(turn(True, SETTLE), 1e-7)))
+        taken: dict[bool, list[float]] = {True: [], False: []}
+        for k in range(40):
+            for whole in (bool(k % 2), not k % 2):
+                taken[whole].append(turn(whole, count))
+        one, other = statistics.median(taken[True]), statistics.median(taken[False])
+        rows.append([name, figure(one, 1e-6), figure(other, 1e-6), f"{other / one:.2f}"])
+    return aligned(rows)
+
+
 def guards_table(seconds: float) -> str:
     """The guards of models of a few links, by the number of links."""
     import timeit
@@ -224,7 +260,8 @@ def operations_table(interpreters: dict[str, str], seconds: float) -> str:
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", choices=("steps", "operations", "guards", "rows"), help="all but rows")
+    parser.add_argument("what", nargs="?", choices=("steps", "operations", "guards", "loops", "rows"),
+                        help="all but rows")
     parser.add_argument("--step", choices=STEPS, default="infer", help="whose rows (infer)")
     parser.add_argument("--models", nargs="+", default=["mushroom_mlp", "mnist_mlp"], metavar="MODEL",
                         help="models of side_by_side.py (mushroom_mlp mnist_mlp)")
@@ -247,6 +284,8 @@ def main() -> int:
     if options.what in (None, "steps"):
         steps, parts = steps_table(options.models, options.seconds)
         print(f"\n{steps}\n\nThe Python of a training step, native rows switched off, in µs:\n\n{parts}")
+    if options.what in (None, "loops"):
+        print(f"\n{loops_table(options.models, options.seconds)}")
     for model in options.models if options.what == "rows" else ():
         print(f"\n{rows_table(model, options.step)}")
     if options.what in (None, "operations"):

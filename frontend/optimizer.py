@@ -6,7 +6,6 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from threading import get_ident
 from typing import Any
 
 from kusari.ir import SCALAR, Symbol
@@ -286,7 +285,7 @@ class GradientMethod(Optimizer):
         target = self.target
         if target is None:
             raise RuntimeError("Optimizer is not set up. Call `setup` method.")
-        if lossfun is None and _tape.updates and get_ident() in _tape.updates and _tape.updated(self, sys._getframe(1)):
+        if lossfun is None and _tape.updates and _tape.updated(self, sys._getframe(1)):
             self._finish_step()
             return
         if self._resumed:

@@ -3,7 +3,7 @@
 ``cleargrads()`` and optimizers need all parameters in every iteration, and walking the hierarchy costs more than
 their work on it.  A walk is kept together with the state that it depends on: (1) the *version* of the structure,
 which every change of a set of names or a list of children replaces, (2) for each parameter and child the dictionary
-or list it stands in, compared at each use, which covers plain attribute assignment.
+or list it stands in, compared where an attribute of any link has been assigned since, or may have been unseen.
 """
 
 from __future__ import annotations
@@ -97,24 +97,41 @@ def all_params(link: Any) -> list[Any]:
     methods, or in ``__dict__`` (not by replacing the ``__dict__`` itself).
     """
     try:
-        version, checks, params = link._walk
+        walk = link._walk
+        if walk[0] is Attributes.version:
+            return walk[3]
+        _, version, checks, params, watched = walk
         if version is Structure.version:
+            attributes = Attributes.version
             for holder, key, value in checks:
                 if holder[key] is not value:
                     break
             else:
+                if watched:
+                    _keep(link, (attributes, version, checks, params, watched))
                 return params
     except (AttributeError, KeyError, IndexError):
         pass  # never walked, or something was deleted
-    version = Structure.version
+    version, attributes = Structure.version, Attributes.version
     params = list(link.params())
     checks = _checks(link)
-    before: list[Any] = getattr(link, "_walk", (None, (), []))[2]
+    before: list[Any] = getattr(link, "_walk", _NEVER)[3]
     if len(params) == len(before) and all(map(operator.is_, params, before)):
         params = before
     # Without checks, the list is kept but walked anew each time.
-    link._walk = (None, (), params) if checks is None else (version, checks, params)
+    watched = checks is not None and all(map(_is_watched, link.links()))
+    _keep(link, (None, None, (), params, False) if checks is None else (
+        attributes if watched else None, version, checks, params, watched))
     return params
+
+
+_NEVER = None, None, (), [], False
+_keep: Any = vars(Attributed.__base__)["_walk"].__set__  # which is no assignment to an attribute
+
+
+def _is_watched(link: Any) -> bool:
+    """Whether changes of what a link holds give `Attributes` another version, as long as `Structure` has this one."""
+    return not is_exposed(link) and not isinstance(entries_of(link).get("_children"), list)
 
 
 def _checks(link: Any) -> tuple[tuple[Any, Any, Any], ...] | None:

@@ -29,7 +29,8 @@ class Mode:
     def test(self, source: Source) -> str:
         """Return the test that the configuration is another, or that something watches this thread."""
         shared, own = f"{source.name(Shared, 'Shared')}.version", f"{source.name(config, 'config')}.__dict__"
-        return (f"{own} != {source.name(self._own, 'own')} or {shared} is not {source.name(self._shared, 'shared')} or "
+        other = f"{own} != {source.name(self._own, 'own')}" if self._own else own
+        return (f"{other} or {shared} is not {source.name(self._shared, 'shared')} or "
                 f"{source.name(current, 'current')}.__dict__ and {source.name(watched, 'watched')}()")
 
     def forget(self) -> None:

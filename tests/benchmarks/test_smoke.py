@@ -169,6 +169,9 @@ def test_overhead() -> None:
     assert min(step, kernels, python) > 0
     assert floor == pytest.approx(kernels + python, rel=0.02)
     assert python < step  # with its native rows off a step takes less
+    whole, loop = map(float, cells(bench("overhead.py", "loops", "--models", "mushroom_mlp", "--seconds", "0.02"),
+                                   "| model", "mushroom_mlp")[1:3])
+    assert min(whole, loop) > 0
     assert "| linear " in bench("overhead.py", "operations", "--seconds", "0.02")
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import kusari
 from kusari import Chain, ChainList, Link, Parameter, tape
+from kusari.epochs import Attributes
 from kusari.link.walk import all_params
 
 
@@ -247,6 +248,16 @@ def test_a_kept_walk_is_exactly_a_new_one() -> None:
     assert all_params(net) is not kept
     for other in (copy.copy(net), copy.deepcopy(net), net.copy()):
         assert all(a is b for a, b in zip(all_params(other), other.params(), strict=True))
+
+
+def test_a_kept_walk_is_no_assignment() -> None:
+    """Walks see that attributes of links were assigned, and are none: each would be the reason for the next."""
+    net, other = Chain(a=Dense()), Chain(a=Dense())
+    for link in (net, other, net):
+        kept = all_params(link)
+        link.name = "assigned"
+        version = Attributes.version
+        assert all_params(link) is all_params(link) is kept and Attributes.version is version
 
 
 def test_a_kept_walk_keeps_no_model_alive() -> None:

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from static.training_loops import IN_PARTS, JOINED, STEPS, Called, Net, Own, World, clears_after
+from static.training_loops import IN_PARTS, JOINED, STEPS, Called, Net, Own, World, clears_after, clears_before
 
 import kusari
 from kusari import optimizers
 from kusari.link.namespace import is_exposed
+from kusari.static.step.joined import Joined, JoinedStep
 from kusari.static.step.straight_code import UNTRIED, sites
 
 pytestmark = pytest.mark.skipif(sys.version_info >= UNTRIED, reason="loops are made in parts by this version of Python")
@@ -39,18 +40,36 @@ def ran(loop: Callable[[World], None], join: bool, **world: Any) -> World:
         return w
 
 
+OPTIMIZERS = pytest.mark.parametrize("optimizer", [optimizers.Adam, optimizers.SGD])  # steps of the latter are usual
+
+
+@OPTIMIZERS
 @pytest.mark.parametrize("loop", JOINED, ids=lambda f: f.__name__)
-def test_joined(loop: Callable[[World], None]) -> None:
-    now, before = ran(loop, True), ran(loop, False)
+def test_joined(loop: Callable[[World], None], optimizer: Any) -> None:
+    now, before = (ran(loop, join, optimizer=optimizer) for join in (True, False))
     assert (now.joined, before.joined) == (True, False)
     same(now.state(), before.state())
 
 
+@OPTIMIZERS
 @pytest.mark.parametrize("loop", IN_PARTS, ids=lambda f: f.__name__)
-def test_in_parts(loop: Callable[[World], None]) -> None:
-    now, before = ran(loop, True), ran(loop, False)
+def test_in_parts(loop: Callable[[World], None], optimizer: Any) -> None:
+    now, before = (ran(loop, join, optimizer=optimizer) for join in (True, False))
     assert not now.joined
     same(now.state(), before.state())
+
+
+@pytest.mark.parametrize("loop", [clears_after, clears_before])
+def test_a_step_like_the_last_is_one_function(loop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the place nor the step is looked at in the general way once there is a function of both."""
+    looked: list[type] = []
+    for kind in (Joined, JoinedStep):
+        def run(self: Any, *args: Any, kind: Any = kind, before: Any = kind._run) -> Any:
+            looked.append(kind)
+            return before(self, *args)
+        monkeypatch.setattr(kind, "_run", run)
+    w = ran(loop, True, optimizer=optimizers.SGD)
+    assert w.joined and looked == [Joined, JoinedStep]
 
 
 def test_neither_says_that_its_attributes_may_change_unseen() -> None:

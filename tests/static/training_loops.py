@@ -168,7 +168,7 @@ def gradients_are_seen(w: World) -> None:
 def rate_changes(w: World) -> None:
     model, opt = w.model, w.opt
     for i, (x, t) in enumerate(zip(w.x, w.t, strict=True)):
-        opt.alpha = 0.01 / (i + 1)
+        setattr(opt, "alpha" if hasattr(opt, "alpha") else "lr", 0.01 / (i + 1))
         loss = model.loss(x, t)
         model.cleargrads()
         loss.backward()

@@ -60,6 +60,11 @@ def giving(params: Sequence[Any]) -> Callable[[Sequence[Any]], Sequence[Any]]:
     """Return a function that gives parameters the first of some arrays as gradients, and returns the others."""
     source, count = Source("gradients", "give(found)"), len(params)
     if params:  # no starred target for the others: Python allows 255 targets before one
-        source.line("".join([f"{source.name(p, 'p')}._grad, " for p in params]) + f"= found[:{count}]")
+        source.line(f"{gradients_of(source, params)} = found[:{count}]")
     source.line(f"return found[{count}:]")
     return source.function()
+
+
+def gradients_of(source: Source, params: Sequence[Any]) -> str:
+    """Return the gradients of parameters as targets of an assignment."""
+    return "".join([f"{source.name(p, 'p')}._grad, " for p in params]).rstrip()

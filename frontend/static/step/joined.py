@@ -11,6 +11,8 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from sys import getrefcount
 from threading import get_ident
 from types import FrameType
@@ -24,14 +26,15 @@ from ...link import Link
 from ...link.namespace import entries_of
 from ...optimizer import GradientMethod
 from ...variable import Variable
-from ..errors import NotCompilable
+from ..errors import NotCompilable, Stale
 from ..mode import Mode, may_run
-from ..replay.receiving import none_has_gradients, receive
-from ..signature import ArrayTypes
+from ..replay.receiving import gradients_of, none_has_gradients, receive
+from ..signature import ArrayTypes, unpack
 from ..source import Source
 from ..trees import MISS, VARIABLE
-from .step import Step, attempt, fast_path, recorded, step_of
+from .step import Step, attempt, recorded, step_of
 from .straight_code import Name, Site, site_of
+from .taken_over import Conditions
 
 if TYPE_CHECKING:
     from ..function import StaticFunction
@@ -51,7 +54,7 @@ class JoinedStep(Step):
     """A step that returns its loss, whose backward gives the gradients to all that gets one."""
 
     gives_loss = True
-    fast: Any = None  # its fast path, as it was last made
+    known: Any = None  # the usual case of the place that makes it
 
     def __init__(self, optimizer: Any, recording: Any, memory: str | float = "speed") -> None:
         if recording.result is not VARIABLE:
@@ -67,21 +70,35 @@ class JoinedStep(Step):
     def _deliver(self, leaves: Sequence[Any], found: list[Any], scale: Any) -> Any:
         loss: Any = Loss.__new__(Loss)
         loss._array = found[0]
-        loss.left = self, [leaves[i] for i in self._asking], found[1:]
+        loss.left = partial(self._hand_out, [leaves[i] for i in self._asking]), found
         return loss
 
-    def hand_out(self, variables: Sequence[Any], found: list[Any]) -> None:
-        """Give gradients as a backward does."""
-        others = self._give(found)
+    def _hand_out(self, variables: Sequence[Any], found: list[Any]) -> None:
+        """Give gradients, which come behind the loss, as a backward does."""
+        others = self._give(found[1:])
         if others:
             receive([*variables, *self._others], others)
+
+    def _write_delivery(self, source: Source, found: str) -> None:
+        own, loss = Source("gradients", "give(found)"), source.fresh("loss")
+        own.line(f"{own.fresh('loss')}, {gradients_of(own, self._given)} = found")
+        source.line(f"{loss} = {source.name(Loss.__new__, 'new')}({source.name(Loss, 'Loss')})",
+                    f"{loss}._array = {found}[0]",
+                    f"{loss}.left = {source.name(own.function(), 'give')}, {found}", f"return {loss}")
+
+
+class ClearedStep(JoinedStep):
+    """One that is made only where no parameter has a gradient."""
+
+    clears = False
 
 
 class Loss(Variable):
     """The loss of a joined step: seen by code that reads its array and does its backward, and by none else."""
 
-    left: Any = None  # the step, and the gradients that are to be given
-    update: Any = None  # the update that has been made already
+    # No values in the class: CPython finds attributes faster of which it has none.
+    left: Any  # what gives the gradients, and those, behind the loss; None once they have been given
+    update: Any  # the update that has been made already
 
     def backward(self, retain_grad: bool = False, enable_double_backprop: bool = False,
                  loss_scale: float | None = None) -> None:
@@ -90,11 +107,12 @@ class Loss(Variable):
         Raises:
             RuntimeError: They have been given.
         """
-        if self.left is None:
+        left = self.left
+        if left is None:
             raise RuntimeError("this loss was made along with its update, so that it has no second backward; set "
                                "kusari.config.join_loops = False to look into it")
-        (step, variables, found), self.left = self.left, None
-        step.hand_out(variables, found)
+        self.left = None
+        left[0](left[1])
         tape.updates[get_ident()], self.update = self.update, None
 
 
@@ -105,82 +123,110 @@ class Joined:
                  frame: FrameType) -> None:
         self._static, self._cache, self._optimizer = weakref.ref(static), weakref.ref(cache), weakref.ref(optimizer)
         self.site, self.code = site, frame.f_code
-        self._first, self._last = site.loss
-        self._fast: Any = None
         self._step: Any = None
         names = (site.model, site.optimizer, site.cleared or site.optimizer)
         self._outside = all(name.outside for name in names)
         self._names = names
-        self._usual: Callable[..., bool] = _never
-        self._mode = Mode()
-        self._mode.forget()
+        cache.joined = self.begin
+
+    def begin(self, args: tuple[Any, ...]) -> Any:
+        """Stand for the usual case before there is one."""
+        return self(args)
 
     def __call__(self, args: tuple[Any, ...]) -> Any:
-        """Return the loss of a step that was made; ``MISS`` where there can be none, and nothing has happened."""
-        frame: Any = sys._getframe(2)
+        """Return the loss of a step that was made; ``MISS`` where there can be none, and nothing has happened.
+
+        It is called by the function that the cache has, the usual case, and that by the static function.
+        """
+        frame: Any = sys._getframe(3)
         inner = frame.f_code is _CALL
         if inner:
             frame = frame.f_back
-        if frame is None or frame.f_code is not self.code or not self._first <= frame.f_lasti < self._last:
+        first, last = self.site.loss
+        if frame is None or frame.f_code is not self.code or not first <= frame.f_lasti < last:
             return MISS
         optimizer, static = self._optimizer(), self._static()
-        if optimizer is None or static is None:
+        if optimizer is None or static is None or not self._may(frame, args, optimizer, static, inner):
             return MISS
-        if not (self._usual(frame, args, optimizer, inner) and (self.site.cleared is not None or self._is_clear())):
-            if not self._may(frame, args, optimizer, static, inner):
-                return MISS
-            if not self._mode.is_current():
-                self._expect(args[0], optimizer, static, inner)
         try:
-            loss = self._fast(optimizer, args, ()) if self._fast is not None else False
-            if loss is False:
-                loss = self._run(optimizer, static, args)
+            loss = self._run(optimizer, static, args, inner)
         except RunError as changed:
-            static.give_up(args, {}, changed)
-            return MISS
+            return self._give_up(args, changed)
         if loss is False:
             return MISS
         loss.update = optimizer, frame, self.site.update
         return loss
 
-    def _expect(self, model: Any, optimizer: Any, static: StaticFunction, inner: bool) -> None:
-        """Let ``_usual`` be what `_may` asks in the mode of now, as straight-line text for one model and optimizer."""
-        source, mode, site = Source("joined", "usual(frame, args, optimizer, inner)"), Mode(), self.site
-        name, miss = source.name, "return False"
+    def _give_up(self, args: tuple[Any, ...], changed: RunError) -> Any:
+        """Leave a call whose results have other types to define-by-run."""
+        static = self._static()
+        if static is None:
+            raise changed
+        static.give_up(args, {}, changed)
+        return MISS
+
+    def _write(self, static: StaticFunction, inner: bool, model: Any, types: ArrayTypes, step: JoinedStep) -> _Usual:
+        """Return `__call__` in the mode of now as straight-line text, for a model and arguments of ``types``."""
+        source, mode, site, optimizer = Source("joined", "joined(args)"), Mode(), self.site, step.program.optimizer
+        name, miss = source.name, "break"
+        frame, own, loss, inside, same, arrays, error = map(
+            source.fresh, ("frame", "own", "loss", "inside", "same", "arrays", "error"))
         watched = [f"{name(f, 'looks')}() is not None" for f in (sys.gettrace, sys.getprofile)]
         if _monitoring is not None:
             watched.append(f"{name(_debugged, 'debugged')}()")
-        model_kind, kind = name(type(model), "kind"), name(type(optimizer), "kind")
-        own = f"{name(entries_of, 'entries_of')}(model)"
-        other = [f"{name(object.__getattribute__, 'get')} is not {model_kind}.__getattribute__"]
-        function = name(static.function, "function")
-        if site.method:
-            other += [f"{model_kind}.{site.method} is not {function}", f"{site.method!r} in {own}"]
-        elif inner:
-            other += [f"{model_kind}.forward is not {function}", f"'forward' in {own}", "model._local_link_hooks",
-                      f"{model_kind}.__call__ is not {name(Link.__call__, 'call')}"]
-        else:
-            other.append(f"{model_kind}.__call__ is not {function}")
-        names = ["model", "optimizer", *["optimizer.target"] * (site.cleared is not None)]
-        with source.block("try"):
-            source.line("model = args[0]",
-                        f"if inner is not {inner} or {mode.test(source)} or {' or '.join(watched)}: {miss}",
-                        f"if type(model) is not {model_kind} or {' or '.join(other)}: {miss}",
-                        f"if type(optimizer) is not {kind} or {kind}.update is not "
-                        f"{name(GradientMethod.update, 'update')} or optimizer._loss_scale is not None or "
-                        f"'update' in optimizer.__dict__: {miss}")
-            places = [f"{'frame.f_globals' if n.outside else 'inside'}.get({n.name!r})" for n in self._names]
-            if not self._outside:
-                source.line("inside = frame.f_locals")
-            same = " and ".join([f"{p} is {n}" for p, n in zip(places, names, strict=False)])
-            if not self._outside and not _WRITES_THROUGH:
-                source.line(f"same = {name(getrefcount, 'getrefcount')}(inside) <= {_OWN_READERS} and {same}",
-                            "inside.clear()", f"if not same: {miss}")
-            else:
-                source.line(f"if not ({same}): {miss}")
-        source.otherwise(miss)
-        source.line("return True")
-        self._usual, self._mode = source.function(), mode
+        first, last = site.loss
+        with source.block("while True"):
+            with source.block("try"):
+                source.line(f"{frame} = {name(sys._getframe, 'getframe')}(2)")
+                if inner:
+                    source.line(f"if {frame}.f_code is not {name(_CALL, 'call')}: {miss}", f"{frame} = {frame}.f_back")
+                source.line(f"if {frame}.f_code is not {name(self.code, 'code')} or not "
+                            f"{first} <= {frame}.f_lasti < {last} or {mode.test(source)} or "
+                            f"{' or '.join(watched)}: {miss}")
+                given = unpack(source, "args", len(types.types), types.first)
+                source.line(f"model, {own}, optimizer = args[0], {name(weakref.ref(step), 'reference')}(), "
+                            f"{name(weakref.ref(optimizer), 'known')}()",
+                            f"if {own} is None or optimizer is None or not ({types.test(source, given)}): {miss}")
+                self._write_calls(source, static, inner, model, optimizer, miss)
+                names = ["model", "optimizer", *["optimizer.target"] * (site.cleared is not None)]
+                places = [f"{f'{frame}.f_globals' if n.outside else inside}[{n.name!r}]" for n in self._names]
+                are = " and ".join([f"{p} is {n}" for p, n in zip(places, names, strict=False)])  # or KeyError
+                if not self._outside:
+                    source.line(f"{inside} = {frame}.f_locals")
+                if not self._outside and not _WRITES_THROUGH:
+                    source.line(f"try: {same} = {name(getrefcount, 'getrefcount')}({inside}) <= {_OWN_READERS} and "
+                                f"{are}", f"finally: {inside}.clear()", f"if not {same}: {miss}")
+                else:
+                    source.line(f"if not ({are}): {miss}")
+                if site.cleared is None:
+                    source.line(f"if not {own}.has_no_gradients(): {miss}")
+                step.recording.checks.write(source, miss)
+            source.otherwise(miss)
+            with source.block("try"):
+                source.line(f"{arrays} = {given.together}", f"{loss} = {own}.usual({arrays})",
+                            f"if {loss} is False: {loss} = {own}({arrays})")
+            source.line(f"except {name((Stale, NotCompilable), 'errors')}: {miss}",
+                        f"except {name(RunError, 'RunError')} as {error}: return {name(self._give_up, 'give_up')}("
+                        f"args, {error})",
+                        f"if {loss} is False: {miss}",
+                        f"{loss}.update = optimizer, {frame}, {name(site.update, 'update')}", f"return {loss}")
+        source.line(*[f"{inside} = None"] * (not self._outside), f"return {name(self, 'general')}(args)")
+        return _Usual(source.function(), mode, inner, self)
+
+    def _write_calls(self, source: Source, static: StaticFunction, inner: bool, model: Any, optimizer: Any,
+                     miss: str) -> None:
+        """Append the test that a call of the model is one of the static function, and ``update`` the library's."""
+        name, kinds, method = source.name, Conditions(), self.site.method
+        kinds.attribute(type(model), "__getattribute__", object.__getattribute__)
+        kinds.attribute(type(model), method or ("forward" if inner else "__call__"), static.function)
+        kinds.attribute(type(optimizer), "update", GradientMethod.update)
+        other = [f"{method or 'forward'!r} in {name(entries_of(model), 'entries')}"] * bool(method or inner)
+        if inner and not method:
+            kinds.attribute(type(model), "__call__", Link.__call__)
+            other.append("model._local_link_hooks")
+        test = " or ".join([f"type(model) is not {name(type(model), 'kind')}", *other, "'update' in optimizer.__dict__",
+                            f"not ({kinds.test(source)})"])  # the step asks for the class of the optimizer
+        source.line(f"if {test}: {miss}")
 
     def _is_clear(self) -> bool:
         """Whether no parameter has a gradient, to which that of the step would be added."""
@@ -204,8 +250,8 @@ class Joined:
             return found[2] is optimizer.target
         return self._is_clear()
 
-    def _run(self, optimizer: Any, static: StaticFunction, args: tuple[Any, ...]) -> Any:
-        """Make the step for arguments of another signature than the last one's; False where it cannot be."""
+    def _run(self, optimizer: Any, static: StaticFunction, args: tuple[Any, ...], inner: bool) -> Any:
+        """Make the step, and let the next one like it be made the usual way; False where it cannot be."""
         cache = self._cache()
         if cache is None:
             return False
@@ -215,26 +261,35 @@ class Joined:
             return False
         if self.site.cleared is None and not _without_gradients(optimizer.target.params()):
             return False
-        step: Any = step_of(optimizer, static, cache, recording, JoinedStep)
+        kind = ClearedStep if self.site.cleared is None else JoinedStep
+        step: Any = step_of(optimizer, static, cache, recording, kind)
         if step is None:
-            if (id(recording), True) not in optimizer._steps.refused:  # for good
-                cache.joined = None
+            # There is none for good, or the one there was may hold again: then it is not asked, but made anew.
+            cache.joined = self.begin if (id(recording), True) in optimizer._steps.refused else None
             return False
-        types = ArrayTypes.of(args, leaves)
-        known, self._step = step.fast, step
-        if known is not None and known is not self._fast and (loss := known(optimizer, args, ())) is not False:
-            self._fast = known
-            return loss
-        step.fast = self._fast = None if types is None else fast_path(optimizer, types, (), recording.checks, step)
+        self._step = step
         loss = attempt(step, cache, leaves)
         if loss is None:
-            self._fast = self._step = None
+            self._step, cache.joined = None, self.begin
             return False
+        known: _Usual | None = step.known
+        if known is None or known.of is not self or known.inner is not inner or not known.mode.is_current():
+            types = ArrayTypes.of(args, leaves)
+            if types is None:
+                return loss
+            known = step.known = self._write(static, inner, args[0], types, step)
+        cache.joined = known.run
         return loss
 
 
-def _never(*_: Any) -> bool:
-    return False
+@dataclass(frozen=True, eq=False)
+class _Usual:
+    """The usual case of a place, in one mode; ``inner`` says whether the call of the model is that of a link."""
+
+    run: Callable[[tuple[Any, ...]], Any]
+    mode: Mode
+    inner: bool
+    of: Joined
 
 
 def _without_gradients(params: Iterable[Any]) -> bool:
@@ -284,7 +339,7 @@ def look(optimizer: Any, frame: FrameType) -> None:
         return
     cache = static.cache_of((model,))
     if cache.joined is None and any(e.recording is not None for e in cache.entries.values()):
-        cache.joined = Joined(static, cache, optimizer, site, frame)
+        Joined(static, cache, optimizer, site, frame)
         _looks[optimizer] = _MOST_LOOKED_AT_CALLS
 
 
@@ -309,8 +364,11 @@ def _values(frame: FrameType, names: Sequence[Name], outside: bool) -> list[Any]
 
 def updated(optimizer: Any, frame: FrameType) -> bool:
     """Whether the update that a frame asks for was made along with its loss."""
-    known, own, (first, last) = tape.updates.pop(get_ident())
+    known, own, (first, last) = tape.updates.pop(get_ident(), _NONE)
     return known is optimizer and own is frame and first <= frame.f_lasti < last
+
+
+_NONE = None, None, (0, 0)
 
 
 def forget(frame: FrameType) -> None:

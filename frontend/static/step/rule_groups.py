@@ -40,6 +40,18 @@ class RuleStateBinding:
         return state[self.name]
 
 
+@dataclass(frozen=True, eq=False)
+class GradientBinding:
+    """A value that is the gradient of a parameter, written to: nearly always a new array."""
+
+    parameter: Any
+    passing = True
+
+    def array(self) -> Any:
+        """The array bound now."""
+        return self.parameter.grad
+
+
 def updated_by(rule: Any, parameter: Any) -> Any:
     """Return the parameter that the rule's arithmetic changes: the float32 copy, where there is to be one."""
     wide = rule._use_fp32_update and parameter._array.dtype == np.float16
@@ -253,37 +265,51 @@ def idle_test(parameters: Sequence[Any], source: Source) -> Iterator[str]:
             f" or {name}._array is not None" * (p._array is None)) + ": return False"
 
 
-def holding(optimizer: Any, params: Sequence[Any], hooks: Sequence[Any] | None, groups: Sequence[Group],
-            idle: Sequence[Any], conditions: Conditions) -> Callable[[], bool]:
-    """Return a function that says whether an optimizer would still do what its program does.
+def holding(write: Callable[[Source], None]) -> Callable[[], bool]:
+    """Return a function that says whether an optimizer would still do what its program does; ``write`` is its test."""
+    source = Source("update", "holds()")
+    with source.block("try"):
+        write(source)
+        source.line("return True")
+    source.line(f"except {NO_LONGER}: return False")
+    return source.function()
 
-    That is: it has the same parameters and ``hooks`` (None if others run those), the parameters have the rules they
+
+NO_LONGER = "(AttributeError, KeyError, ValueError)"  # what a test raises where an object has become another
+
+
+def write_conditions(source: Source, optimizer: Any, params: Sequence[Any], hooks: Sequence[Any] | None,
+                     groups: Sequence[Group], idle: Sequence[Any], conditions: Conditions) -> None:
+    """Append lines that return False where an optimizer would not do what its program does; they may raise instead.
+
+    It would if it has the same parameters and ``hooks`` (None if others run those), the parameters have the rules they
     had, and those their settings, hooks and clocks, and all that the program takes over is the library's own.
     """
-    source = Source("update", "holds()")
     own, target, kept = source.name(optimizer, "optimizer"), source.name(optimizer.target, "target"), optimizer._hooks
     found = f"{source.name(all_params, 'all_params')}({target})"
-    lines = [f"if {own}.__class__ is not {source.name(type(optimizer), 'kind')} or {own}.target is not {target} or "
-             f"{own}._hooks is not {source.literal(kept, 'hooks')} or {found} is not {source.name(params, 'params')}: "
-             "return False"]
+    source.line(f"if {own}.__class__ is not {source.name(type(optimizer), 'kind')} or {own}.target is not {target} or "
+                f"{own}._hooks is not {source.literal(kept, 'hooks')} or {found} is not "
+                f"{source.name(params, 'params')}: return False")
     if hooks is not None and kept is not None:
         pre = source.name(kept.pre, "pre")
-        lines.append(f"if [*{pre}.values()] != {source.name(list(hooks), 'before')}: return False" if hooks else
-                     f"if {pre}: return False")
+        source.line(f"if [*{pre}.values()] != {source.name(list(hooks), 'before')}: return False" if hooks else
+                    f"if {pre}: return False")
     for group in groups:
-        lines += group.test(source)
-    with source.block("try"):
-        source.line(*lines, *idle_test(idle, source), f"return {conditions.test(source)}")
-    source.line("except (AttributeError, KeyError, ValueError): return False")
-    return source.function()
+        source.line(*group.test(source))
+    source.line(*idle_test(idle, source), f"if not ({conditions.test(source)}): return False")
 
 
 def clocks(optimizer: Any, groups: Sequence[Group]) -> Callable[[int], None]:
     """Return a function that moves the clocks of an optimizer and of all rules."""
     source = Source("clocks", "move(by)")
-    for counted in (optimizer, *[check[0] for group in groups for check in group.checks]):
-        source.line(f"{source.name(counted, 'counted')}.t += by")
+    write_clocks(source, optimizer, groups, "by")
     return source.function()
+
+
+def write_clocks(source: Source, optimizer: Any, groups: Sequence[Group], by: str) -> None:
+    """Append lines that move the clocks of an optimizer and of all rules."""
+    for counted in (optimizer, *[check[0] for group in groups for check in group.checks]):
+        source.line(f"{source.name(counted, 'counted')}.t += {by}")
 
 
 _branching: weakref.WeakSet[type] = weakref.WeakSet()  # classes of rules that branch on numbers seen to change

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kusari.ir import Builder, External, Graph, Value, tensor_type
-from kusari.runtime.python_rows import LateIndexError, RunError
+from kusari.runtime.python_rows import RunError
 
-from ...configuration import config
 from ...epochs import Scaled
 from ...lazy_array import LazyArray
 from ...variable import Variable
@@ -22,15 +21,14 @@ from ..compile.compile import compile_graph
 from ..compile.families import Trial
 from ..errors import NotCompilable, Refused, Stale
 from ..gradients.differentiate import differentiate, wanted_values
-from ..guards.check import Checks
 from ..mode import may_run
 from ..replay.arguments import arguments_of
 from ..replay.bind import ALONE
-from ..replay.receiving import clearing, giving, receive
+from ..replay.receiving import clearing, giving, gradients_of, receive
 from ..replay.schedule_cache import MAX_SCHEDULES, ScheduleCache
 from ..replay.undo import may_fail
 from ..room import close_all, free_memory, made
-from ..signature import ArrayTypes, signature, unpack
+from ..signature import ArrayTypes, signature
 from ..source import Source
 from ..trace.bindings import ArrayBinding, ParameterBinding
 from ..trace.effects import Filled
@@ -42,6 +40,7 @@ from .patience import Patience
 from .reduction import StepReduction
 from .step_results import StepResults
 from .update import UpdateProgram
+from .usual import fast_path, never, retreat, usual_step
 
 if TYPE_CHECKING:
     from ..function import StaticFunction
@@ -57,6 +56,8 @@ class Step:
 
     plain = False  # whether scales, noise and float16 parameters are beyond what runs it
     gives_loss = False  # whether the loss is the first result
+    clears = True  # whether there may be gradients, which go before the new ones come
+    usual: Callable[[Sequence[Any]], Any] = staticmethod(never)  # the usual case as one function: False for any other
 
     def __init__(self, optimizer: Any, recording: Recording, memory: str | float = "speed") -> None:
         self.recording = recording
@@ -94,6 +95,7 @@ class Step:
         self.compiled: Any = None
         self._left: Iterator[int] = repeat(1)  # zeros as long as it need not be compiled
         self._often = False  # whether it has kernels of its own, as it runs often
+        self._settled = False  # whether the kernels stay
         self._free: list[Any] = []
         self._shared: list[int] = []
         self._arguments: Callable[[], Any] = lambda: None
@@ -185,6 +187,7 @@ class Step:
         self.compiled, self._arguments = self._compile_step(whole, bindings)
         trial = Trial.of(self.compiled)
         self._left = repeat(0) if trial is None else trial.left
+        self._settled = trial is None
         self._give = giving(self._given)
         self._free.clear()
         if self.results is not None:
@@ -221,7 +224,9 @@ class Step:
             spent = tuple([base + i for i, p in enumerate(self._given) if id(p) in updated])
             self._given, self._shown = ([p for p in each if id(p) not in updated] for each in (
                 self._given, self._shown))
-        compiled = compile_graph(whole, (*kept, *flags), copy_out=0, memory=self.memory, spent=spent,
+        # A loss that is given is a copy of the frame's: the array of the last one is still held.
+        stay = (*whole.outputs[:int(self.gives_loss)], *kept, *flags)
+        compiled = compile_graph(whole, stay, copy_out=0, memory=self.memory, spent=spent,
                                  place=self.recording.place,
                                  family=None if self._often else self.recording.family)
         self._may_fail = any(map(may_fail, compiled.program.instructions))
@@ -235,7 +240,8 @@ class Step:
 
         def arguments() -> Any:
             made = arguments_of(compiled, bindings, returned=returned, apart=self.recording.apart,
-                                views={} if self.results is None else self.results.outputs.views, ready=self._clear)
+                                views={} if self.results is None else self.results.outputs.views,
+                                ready=self._clear if self.clears else None)
             # Gradients that are an argument or a parameter itself are returned as arrays of their own.
             least = 0 if self.gives_loss else base
             self._shared = [returned.index(i) for i in made.shared_results() if i >= least]
@@ -283,7 +289,20 @@ class Step:
         done = self._deliver(leaves, found, scale)
         if scale is not None:
             self._settle(scale, flags)
+        else:
+            self._write_usual()
         return done
+
+    def _write_usual(self) -> None:
+        """Write the usual case of a step that is no more than a run of the frame and its delivery, if it has none."""
+        if self.usual is never and self._settled and not (
+                self.plain or self._reducer is not None or self.results is not None or self._states or self._asking or
+                self._others or self._flags or self._shared or self._may_fail or self._filled.targets):
+            self.usual = usual_step(self.program, self._free, self._inputs, self._write_delivery)
+
+    def _write_delivery(self, source: Source, found: str) -> None:
+        """Append lines that give gradients, and return."""
+        source.line(*[f"{gradients_of(source, self._given)} = {found}"] * bool(self._given), "return True")
 
     def _deliver(self, leaves: Sequence[Any], found: list[Any], scale: Any) -> Any:
         """Give gradients to all that gets one; returns whether the step is done."""
@@ -297,7 +316,7 @@ class Step:
     def _compile_anew(self) -> None:
         """Compile the step; the program has counted it by now."""
         self._often = self._often or self.compiled is not None and next(self._left, 1) == 1
-        self.compiled, self._left = None, repeat(1)
+        self.compiled, self._left, self.usual = None, repeat(1), never
         try:
             self._compile()
         except BaseException as error:
@@ -320,9 +339,7 @@ class Step:
         try:
             return arguments.run(arrays + self.program.hyper_arrays())
         except BaseException as error:
-            undone = error.undone if isinstance(error, LateIndexError) else 0  # steps before, which changed nothing
-            for _ in range(1 + undone):
-                self.program.retreat()
+            retreat(self.program, error)
             failed = arguments.frame.failed
             if failed is not None and failed.op is not OPAQUE_GRADIENT:  # gradients are cleared after the forward
                 for p, grad, grad_var in before:
@@ -478,23 +495,3 @@ def step_of(optimizer: Any, function: StaticFunction, cache: ScheduleCache, reco
             free_memory([s for _, s in steps.by_loss.values() if s is not None], known[1])
     return known[1]
 
-
-def fast_path(optimizer: Any, types: ArrayTypes, names: tuple[str, ...], checks: Checks, step: Step,
-              ) -> Callable[[Any, tuple[Any, ...], tuple[str, ...]], bool]:
-    """Return a function that does a step of ``optimizer`` again in the mode of now, for arguments of ``types``.
-
-    The last have ``names``. It returns whether it did: False where something is not as it was. It keeps neither alive.
-    """
-    source = Source("step", "step(optimizer, args, names)")
-    own, failed = source.fresh("own"), "return False"
-    with source.block("try"):
-        given = unpack(source, "args", len(types.types), types.first)
-        source.line(f"{own} = {source.name(weakref.ref(step), 'reference')}()",
-                    f"if {own} is None or optimizer is not {source.name(weakref.ref(optimizer), 'known')}() or "
-                    f"names != {source.name(names, 'own_names')} or {source.name(config, 'config')}.train is not "
-                    f"{source.literal(config.train, 'train')} or not ({types.test(source, given)}): {failed}")
-        checks.write(source, failed)
-    source.otherwise(failed)
-    source.line(f"try: return {own}({given.together})",
-                f"except {source.name((Stale, NotCompilable), 'errors')}: {failed}")
-    return source.function()

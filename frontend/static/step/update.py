@@ -7,7 +7,6 @@ literals until they are seen to change; from then on they are inputs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +23,23 @@ from ..arrays.overlap import Spans, has_address
 from ..compile.compile import SCALAR_BYTES, compile_graph
 from ..errors import NotCompilable, Stale
 from ..replay.arguments import Arguments, arguments_of
+from ..source import Source
 from ..trace.bindings import ParameterBinding
 from .loss_scaling import Scaling, chosen, emit_finite, settle
 from .patience import Patience
 from .reduction import Mean, means_alike
-from .rule_groups import Group, RuleStateBinding, StatedHook, clocks, holding, same_entries, settings, updated_by
+from .rule_groups import (
+    GradientBinding,
+    Group,
+    RuleStateBinding,
+    StatedHook,
+    clocks,
+    holding,
+    same_entries,
+    settings,
+    updated_by,
+    write_conditions,
+)
 from .taken_over import HOOKS, STEP, UPDATE, Conditions, Looks
 
 if TYPE_CHECKING:
@@ -76,7 +87,7 @@ class UpdateProgram:
         self.changes_gradients = bool(self.hooks) or self.scaling is not None or any(
             check[3] is not None for group in self.groups for check in group.checks)
         self._read = self._reads()
-        self._hold = (lambda: False) if anywhere else self._holding()  # others are not asked
+        self._hold = (lambda: False) if anywhere else holding(self.write_test)  # others are not asked
 
     def _scaling(self, whole: bool) -> Scaling | None:
         """Return how gradients are scaled, if they are; raise unless the update can undo it."""
@@ -137,9 +148,10 @@ class UpdateProgram:
             return False
         return self._hold()
 
-    def _holding(self) -> Callable[[], bool]:
-        return holding(self.optimizer, self.params, self.hooks if self.with_hooks else None, self.groups, self.idle,
-                       self.conditions())
+    def write_test(self, source: Source) -> None:
+        """Append lines that return False, or raise, where the optimizer would do something else; scales apart."""
+        write_conditions(source, self.optimizer, self.params, self.hooks if self.with_hooks else None, self.groups,
+                         self.idle, self.conditions())
 
     def _reads(self) -> list[Any]:
         """Return the reads by which rules and hooks have stated their arithmetic."""
@@ -261,7 +273,7 @@ class UpdateProgram:
                     narrow = b.cast(one["updated"], group.dtype)
                     b.assign(params[id(p)], chosen(b, every, narrow, params[id(p)]))
         if not self.anywhere and self._read != (read := self._reads()):
-            self._read, self._hold = read, self._holding()
+            self._read, self._hold = read, holding(self.write_test)
         return [*[v for v, _ in self.more], *hyper_inputs], states, grads
 
     def _emit_group(self, b: Builder, group: Group, shared: list[Value], own: list[dict[str, Any]],
@@ -486,15 +498,3 @@ def compiled_update(optimizer: Any) -> CompiledUpdate | None:
         return None
     optimizer._patience = None
     return compiled
-
-
-@dataclass(frozen=True, eq=False)
-class GradientBinding:
-    """A value that is the gradient of a parameter, written to: nearly always a new array."""
-
-    parameter: Any
-    passing = True
-
-    def array(self) -> Any:
-        """The array bound now."""
-        return self.parameter.grad
