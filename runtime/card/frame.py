@@ -230,6 +230,8 @@ class CardFrame(PythonRows):
                 skipped -= 1
                 continue
             try:
+                if own.refused and isinstance(launch, Call) and launch.needed in own.refused:
+                    raise Refused("the call that keeps what this one reads has failed")
                 launch.start(addresses, stream)
             except Refused as error:
                 assert isinstance(launch, Call)

@@ -46,7 +46,8 @@ class Launch:
 class Call(Launch):
     """The call of a library for the work of a node, and launches ``behind`` it that finish the work.
 
-    ``instead`` are the launches that do all of it where the library refuses. The function, as it was ``chosen``, takes
+    ``instead`` are the launches that do all of it where the library refuses, and where it has refused the call
+    ``needed``, which leaves something to this one that plans do not have. The function, as it was ``chosen``, takes
     the addresses of the places, and ``room`` bytes at the last to write to; it raises ``Refused``.
     """
 
@@ -54,6 +55,7 @@ class Call(Launch):
     room: int = 0
     behind: tuple[Launch, ...] = ()
     instead: tuple[Launch, ...] = ()
+    needed: Call | None = None
 
     def start(self, addresses: tuple[int, ...], stream: Any) -> None:
         """Make the call on a stream."""

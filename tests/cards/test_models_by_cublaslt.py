@@ -12,11 +12,11 @@ from cards.test_compiled import WHOLE, check_training, step_report
 from cublaslt_double import CublasLt
 
 from kusari.runtime.card import libraries
-from kusari.runtime.card.cublaslt import Heuristic, Library, Product, Work, alignment_of
+from kusari.runtime.card.cublaslt import Function, Heuristic, Library, Product, Work, alignment_of
 
 # Launches of a whole step with the library, kernels among them that differ, calls, and bytes of a frame.
-CALLED = {"mushroom_mlp": (14, 5, 8, 1024), "mnist_mlp": (15, 6, 8, 2048), "lenet_cnn": (24, 18, 6, 9472),
-          "ptb_lstm": (89, 24, 23, 16896), "transformer_block": (43, 16, 18, 10752), "vgg_cifar": (51, 40, 6, 15616),
+CALLED = {"mushroom_mlp": (13, 5, 8, 1280), "mnist_mlp": (13, 5, 8, 2304), "lenet_cnn": (23, 17, 6, 9728),
+          "ptb_lstm": (89, 24, 23, 16896), "transformer_block": (43, 16, 18, 10752), "vgg_cifar": (50, 39, 6, 15616),
           "resnet18": (115, 74, 3, 156672)}
 
 
@@ -50,7 +50,7 @@ def test_descriptors_are_those_of_the_library() -> None:
         pytest.skip("there is no cuBLASLt")
     library = Library(found)
     for kind in ("float16", "float32", "float64"):
-        work = Work(3, 4, 5, True, True, 2, 15, 20, np.dtype(kind), np.dtype(kind), bias=True, relu=True)
+        work = Work(3, 4, 5, True, True, 2, 15, 20, np.dtype(kind), np.dtype(kind), bias=True, function="relu")
         product = Product(library, 0, work)
         library.set_vector(product._description, 256)
     single = np.dtype("f")
@@ -58,4 +58,8 @@ def test_descriptors_are_those_of_the_library() -> None:
     for work in (replace(plain, sums=0), replace(plain, sums=1), replace(plain, rounding="bf16"),
                  replace(plain, rounding="tf32")):
         Product(library, 0, work)
+    names: tuple[Function, ...] = ("relu", "gelu", "gradient of relu", "gradient of gelu")
+    for work in [replace(plain, function=name, keeps=i < 2, totals=i >= 2) for i, name in enumerate(names)]:
+        product = Product(library, 0, work)
+        library.set_kept(product._description, 256)
     assert int(library.version.split(".")[0]) in (12, 13)

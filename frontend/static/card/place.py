@@ -17,7 +17,15 @@ from kusari.codegen.cuda.text.dialect import OPTIONS, cuda_source
 from kusari.codegen.cuda.text.guard import guarded, noting
 from kusari.ir import Graph, Node, Plan, Program, Trait, Value
 from kusari.ir.product import Rounding
-from kusari.passes import WITHOUT_WINOGRAD, Observer, name_of, plain_factors, plan, sums_beside_products
+from kusari.passes import (
+    WITHOUT_WINOGRAD,
+    Observer,
+    name_of,
+    plain_factors,
+    plan,
+    products_beside_gelu,
+    sums_beside_products,
+)
 from kusari.runtime.card.executable import CardExecutable, nodes_without_kernels
 from kusari.runtime.card.kernels import CardLoader, Dialect, cupy
 from kusari.runtime.card.rounding import rounding
@@ -35,9 +43,10 @@ from .arguments import CardArguments
 
 EVERY_INPUT = 1 << 62  # bytes: graphs read fixed addresses, so inputs are copied to where the planner has them
 #: Passes in another order than on the CPU: CuPy draws, kernels compute masks, factors may be halves, and libraries
-#: compute sums beside products.
+#: compute sums, and gradients of GELU, with products.
 PASSES = (*(p for step in WITHOUT_WINOGRAD if name_of(step) != "narrow_draws"
-            for p in ((plain_factors, step) if name_of(step) == "fuse" else (step,))), sums_beside_products)
+            for p in ((plain_factors, step) if name_of(step) == "fuse" else (step,))), sums_beside_products,
+          products_beside_gelu)
 _ANY = TARGETS["generic"]  # texts do not depend on the processor, whom only LLVM knows
 
 
@@ -147,7 +156,8 @@ def card(device: int) -> CardPlace:
 @functools.cache
 def loader() -> CardLoader:
     """Return the kernels of this process."""
-    return CardLoader(Dialect(cuda_source, guarded, noting, OPTIONS, CardGenerator(_ANY).split))
+    writer = CardGenerator(_ANY)
+    return CardLoader(Dialect(cuda_source, guarded, noting, OPTIONS, writer.split, writer.only))
 
 
 def _libraries() -> tuple[str, ...]:
