@@ -44,6 +44,7 @@ VECTOR_BYTES = 16   # by which kernels read, biases always
 MOST_ALIGNMENT_BYTES = 256
 #: As NVIDIA recommends: of cards from compute capability 9.0 on, and of older ones.
 WORKSPACE_BYTES, WORKSPACE_BYTES_BEFORE_90 = 32 << 20, 4 << 20
+CAPABILITY_90 = 90
 
 
 class Algorithm(ctypes.Structure):
@@ -319,6 +320,11 @@ class Product:
                 "cublasLtMatmul", self.library.handle(self.device), self._description, byref(self._alpha), b, left, a,
                 right, byref(self._beta), c, addend, d, result, byref(found.algo), workspace if room else None,
                 found.workspaceSize, stream or None)
+
+
+def most_workspace(capability: int) -> int:
+    """Return the most bytes of a workspace on a card of a compute capability."""
+    return WORKSPACE_BYTES if capability >= CAPABILITY_90 else WORKSPACE_BYTES_BEFORE_90
 
 
 @functools.cache

@@ -24,7 +24,8 @@ SHAPES = ((5, 7, 3), (33, 139, 17), (130, 257, 40))
 #: How far a GELU may be from the exact one: ulps of its argument, and of the gradient that its own is a multiple of.
 #: In float32 the formula itself is up to 1 and 10.3 away.
 GELU_ULPS, GRADIENT_ULPS = 4, 16
-Probe = Literal["relu", "relu with sums", "gelu", "gelu with its gradient", "gelu with its gradient and sums"]
+Probe = Literal["gradient of ReLU", "gradient of ReLU with sums", "GELU", "GELU with its gradient",
+                "GELU with its gradient and sums"]
 _PLAIN = 90   # the most that values are which are not apart
 _GUARD = 256  # bytes in front of each array and behind it
 _SINGLE = np.dtype(np.float32)
@@ -63,7 +64,8 @@ class _Trial:
     """Products of a library on one card, in memory of their own."""
 
     def __init__(self, library: Library, device: int, rounding: Rounding, room: int) -> None:
-        self._library, self._device, self._rounding, self._room = library, device, rounding, room
+        self._library, self._device, self._room = library, device, room
+        self._rounding: Rounding = rounding
 
     def run(self, shape: tuple[int, int, int], function: Function, factors: tuple[Any, Any], vector: Any = None,
             given: Any = None, keeps: bool = False, totals: bool = False) -> tuple[Any, Any, Any]:
@@ -131,8 +133,9 @@ def _factors(first: Any, n: int, k: int, seed: int) -> tuple[Any, Any, Any]:
     draw = np.random.default_rng(seed)
     a, b = np.zeros((first.size, k), _SINGLE), np.zeros((k, n), _SINGLE)
     a[:, 0], b[0] = first, 1
-    plain: Any = (np.abs(first) < _PLAIN) & (first == np.round(first * 8) / 8) & (first != 0)
-    a[:, 1], b[1] = np.where(plain, draw.integers(-8, 9, first.size), 0), draw.integers(-8, 9, n) / 8
+    eighths = draw.integers(-8, 9, first.size)
+    eighths[(np.abs(first) >= _PLAIN) | (first != np.round(first * 8) / 8) | (first == 0)] = 0
+    a[:, 1], b[1] = eighths, draw.integers(-8, 9, n) / 8
     with np.errstate(all="ignore"):
         return a, b, a[:, :1] + a[:, 1:2] * b[1]
 
@@ -142,7 +145,8 @@ def _values(m: int, special: bool, seed: int) -> Any:
     draw = np.random.default_rng(seed)
     found = (draw.integers(-40, 41, m) / 8).astype(_SINGLE)
     if special:
-        apart = [0, np.nan, np.inf, -np.inf, 2.0 ** -130, -2.0 ** -130, 2.0 ** 100, -2.0 ** 100, 2.0 ** -100, -2.0 ** -100]
+        small, large = 2.0 ** -100, 2.0 ** 100
+        apart = [0, np.nan, np.inf, -np.inf, 2.0 ** -130, -2.0 ** -130, small, -small, large, -large]
         found[::2] = np.resize(np.array(apart, _SINGLE), found[::2].size)
     return found
 
@@ -225,6 +229,6 @@ def _gelu(trial: _Trial, keeps: bool = False, totals: bool = False) -> None:
 
 
 PROBES: dict[Probe, Callable[[_Trial], None]] = {
-    "relu": _relu, "relu with sums": lambda trial: _relu(trial, True),
-    "gelu": _gelu, "gelu with its gradient": lambda trial: _gelu(trial, True),
-    "gelu with its gradient and sums": lambda trial: _gelu(trial, True, True)}
+    "gradient of ReLU": _relu, "gradient of ReLU with sums": lambda trial: _relu(trial, True),
+    "GELU": _gelu, "GELU with its gradient": lambda trial: _gelu(trial, True),
+    "GELU with its gradient and sums": lambda trial: _gelu(trial, True, True)}

@@ -72,7 +72,7 @@ class Products(Chooser):
     @property
     def _room(self) -> int:
         """The most bytes of a workspace."""
-        return cublaslt.WORKSPACE_BYTES if self.capability >= 90 else cublaslt.WORKSPACE_BYTES_BEFORE_90
+        return cublaslt.most_workspace(self.capability)
 
     def choose_both(self, before: Node, node: Node) -> Chosen | None:
         """Return how the library computes a product with what is right beside it, or None; may refuse.
@@ -124,7 +124,7 @@ class Products(Chooser):
             return None
         keeps = self._users[found.x] != [node] or found.x in self.plan.graph.outputs
         work = replace(work, function="gelu", keeps=keeps)
-        self._probe(work, "gelu with its gradient" if keeps else "gelu")
+        self._probe(work, "GELU with its gradient" if keeps else "GELU")
         chosen = self._formed(work, form, epilogue, outer, found.result, found.x if keeps else None)
         self.left_out.update((v, tuple(self._users[v])) for v in parts)
         return chosen
@@ -155,7 +155,7 @@ class Products(Chooser):
         if any(rows is None for rows in parts):
             return None
         work = replace(work, function="gradient of gelu", totals=found.total is not None)
-        self._probe(work, "gelu with its gradient and sums" if work.totals else "gelu with its gradient")
+        self._probe(work, "GELU with its gradient and sums" if work.totals else "GELU with its gradient")
         form = replace(form, alpha=form.alpha * found.factor)
         chosen = self._formed(work, form, epilogue, outer, found.result, found.x, found.total)
         return replace(chosen, first=tuple([row for v, rows in zip(found.parts, parts, strict=True)
@@ -175,7 +175,7 @@ class Products(Chooser):
         if form is None or total.output.tensor.dtype != _SINGLE:
             return None
         try:
-            self._probe(replace(work, function="gradient of relu"), "relu with sums")
+            self._probe(replace(work, function="gradient of relu"), "gradient of ReLU with sums")
         except Probed as error:
             self.left[total] = "sums of gradients of ReLU", str(error)
             raise
@@ -226,12 +226,12 @@ class Products(Chooser):
         work = replace(work, function=form.function, totals=total is not None)
         kept: Mask | None = None
         if form.function == "gelu":
-            self._probe(work, "gelu")
+            self._probe(work, "GELU")
         elif form.relu is not None:
             kept = self._masks.get(outer[form.relu.value])
             if kept is None or (kept.rows, kept.columns) != (work.m, work.n):
                 raise Refused("no bits of its ReLU are kept")
-            self._probe(work, "relu")
+            self._probe(work, "gradient of ReLU")
         elif form.function == "relu" and (found := self._mask(result, work)) is not None:
             try:
                 return self._formed(replace(work, keeps=True), form, epilogue, outer, result, found)

@@ -15,6 +15,7 @@ from cublaslt_double import CublasLt, gelu, slope
 import kusari
 import kusari.functions as F
 import kusari.links as L
+from kusari.commands import doctor
 from kusari.ir import Arg, Builder, Call, Lit, Value
 from kusari.runtime.card import cublaslt as library
 from kusari.runtime.card.launches import Refused
@@ -116,19 +117,27 @@ def test_nothing_is_tried_in_a_capture(card: Machine, blas: CublasLt) -> None:
     stream = card.xp.cuda.Stream(non_blocking=True)
     with stream:
         stream.begin_capture()
-        assert passes("relu") == "a graph is being captured"
+        assert passes("gradient of ReLU") == "a graph is being captured"
         with pytest.raises(RuntimeError, match="an empty graph"):
             stream.end_capture()
-    assert not blas.made and not passes("relu")
+    assert not blas.made and not passes("gradient of ReLU")
 
 
 def test_what_has_no_memory_is_tried_again(card: Machine, blas: CublasLt) -> None:
     cupy_memory.pool.set_limit(cupy_memory.pool.used_bytes() + (1 << 20))
     try:
-        assert "no memory is left" in passes("relu")
+        assert "no memory is left" in passes("gradient of ReLU")
     finally:
         cupy_memory.pool.set_limit(0)
-    assert not passes("relu")
+    assert not passes("gradient of ReLU")
+
+
+def test_doctor_says_what_is_used(card: Machine, blas: CublasLt) -> None:
+    blas.slope = lambda x: x
+    found = [finding.found for finding in doctor.epilogues(12, 0, 90)]
+    assert found[:3] == [f"{what}: cuBLASLt's is used" for what in (
+        "gradient of ReLU", "gradient of ReLU with sums", "GELU")]
+    assert all("by kernels of Kusari's own: cuBLASLt's gradient of GELU is not" in text for text in found[3:])
 
 
 @pytest.mark.parametrize("graphs", ["1", "0"])
@@ -137,7 +146,7 @@ def test_a_call_that_fails_has_no_gradient_of_others(card: Machine, blas: Cublas
                                                      monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the bits of this run a gradient is a kernel: bits of an earlier run would be others."""
     monkeypatch.setenv("KUSARI_CUDA_GRAPH", graphs)
-    assert not passes("relu")
+    assert not passes("gradient of ReLU")
     given = arrays()
     made, _, _ = executable(card, relu_and_gradient(), given)
     count = [0]
@@ -234,7 +243,7 @@ def test_another_gelu_is_a_kernel(card: Machine, blas: CublasLt, name: str) -> N
     report = Training(card).step(3)
     assert "1 GELUs by kernels of Kusari's own" in report and reason in report
     assert "gelu_kept" not in report and "dgelu" not in report
-    assert not passes("gelu") if name == "slope" else reason in passes("gelu")
+    assert not passes("GELU") if name == "slope" else reason in passes("GELU")
 
 
 @pytest.mark.parametrize("number", range(1, 6))
