@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -62,8 +62,9 @@ class Chooser(ABC):
 
     ``place`` is where a value lies; ``split`` writes what follows a root. ``kind`` names the nodes. Factors in float32
     may be rounded to ``rounding``. Of ``left`` nodes kernels do what calls might have done: what that is called, and
-    why. With ``joins`` nodes behind others may be computed with these. Values are ``left_out`` of memory as the nodes
-    that read them do without, if the library computes them.
+    why. A backward reads the values that are ``kept``; bits of its own forward are in ``masks``. With ``joins`` nodes
+    behind others may be computed with these. Values are ``left_out`` of memory as the nodes that read them do without,
+    if the library computes them.
     """
 
     kind: ClassVar[str]
@@ -75,6 +76,8 @@ class Chooser(ABC):
         self.plan, self.device, self.place, self._split, self._only = plan, device, place, split, only
         self.rounding: Rounding = rounding
         self.left: dict[Node, tuple[str, str]] = {}
+        self.kept: Collection[Value] = ()
+        self.masks: dict[Value, Mask] = {}
         self.left_out: dict[Value, tuple[Node, ...]] = {}
         self.capability = int(cupy().cuda.Device(device).compute_capability)
         self.cuda = cupy().cuda.runtime.runtimeGetVersion() // 1000

@@ -306,6 +306,8 @@ class Product:
 
         Without an addition C is D; without a bias and sums ``vector`` is zero, and ``kept`` where nothing is.
         """
+        if self.work.epilogue & AUX and not kept:
+            raise Refused("what its forward keeps is not there")
         alignments = tuple([alignment_of(address) for address in (a, b, c, d, vector, kept)])
         with self._lock:
             found = self._algorithms.get(alignments)

@@ -6,9 +6,9 @@ import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from .convolutions import Convolutions
 from .frame import CardFrame
 from .indices import REPORT_BYTES, watch
 from .kernels import CardLoader, cupy
-from .launches import Call, Launch, Place, Refused, segments, with_behind
+from .launches import Call, ForwardPlace, Launch, Place, Refused, segments, with_behind
 from .products import Products
 
 PLACE_BYTES = 256  # of which places in a frame's memory are multiples
@@ -32,6 +32,17 @@ REMEMBERED_CALLS = 256  # more than run until all reports of their time have arr
 _log = logging.getLogger("kusari.static")
 
 Group = tuple[list[Instruction], Chosen | None]
+
+
+@dataclass(frozen=True)
+class KeptMask:
+    """The bits of a ReLU whose result ``forward`` keeps, both at offsets in its frames, written by a call of it."""
+
+    mask: Mask
+    offset: int
+    at: int
+    call: Call
+    forward: CardExecutable
 
 
 @dataclass
@@ -90,14 +101,15 @@ class CardExecutable:
     reports of gathers and the tables of kernels with many operands. Constants are one buffer that all frames read.
     ``graphs`` says whether launches become CUDA graphs; of NVIDIA's ``libraries`` those with these names are called.
     Where one refuses, now or in a run, kernels of ours are launched. Libraries may round factors in float32 to
-    ``rounding``.
+    ``rounding``. Outputs in ``kept`` stay in the frame for a backward, which reads ``masks`` of its forward.
 
     Invariant: ``rows`` run in the program's order, on the stream that is current at the call; every frame has memory of
     its own, so any number of them may be in flight. Rows are replaced as a whole, and frames notice.
     """
 
     def __init__(self, plan: Plan, program: Program, loader: CardLoader, device: int, graphs: bool = True,
-                 libraries: Collection[str] = ("cuBLASLt", "cuDNN"), rounding: Rounding = "") -> None:
+                 libraries: Collection[str] = ("cuBLASLt", "cuDNN"), rounding: Rounding = "",
+                 kept: Collection[Value] = (), masks: Collection[KeptMask] = ()) -> None:
         started = time.perf_counter()
         self.plan, self.program, self.device, self.graphs = plan, program, device, graphs
         graph = plan.graph
@@ -115,6 +127,9 @@ class CardExecutable:
         refused: Counter[tuple[str, str]] = Counter()
         choosers = [make(plan, device, self._place, loader.dialect.split, loader.dialect.only, rounding)
                     for name, make in (("cuBLASLt", Products), ("cuDNN", Convolutions)) if name in libraries]
+        for chooser in choosers:
+            chooser.kept = [v for v in kept if isinstance(plan.slots.get(v), Arena)]
+            chooser.masks.update((m.mask.value, m.mask) for m in masks)
         groups = self._groups(rows, choosers, state, refused)
         chosen = [choice for _, choice in groups if choice is not None]
         scratch = max((r.kernel.shared for r in native if r.kernel is not None), default=0)
@@ -122,7 +137,9 @@ class CardExecutable:
         self._scratch = Place(None, _padded(plan.arena_size))
         self.report_place = Place(None, self._scratch.offset + _padded(scratch))
         self._end = self.report_place.offset + _padded(REPORT_BYTES * len(gathers))
-        self._masks: dict[Mask, tuple[Place, Call | None]] = {}  # with the call that writes it
+        #: With the calls that write them.
+        self._masks: dict[Mask, tuple[Place, Call | None]] = {
+            m.mask: (ForwardPlace(self._place(m.mask.value).index, m.offset, m.at, m.forward), m.call) for m in masks}
         entries: list[Launch | Instruction] = []
         seen = guarded = 0
         for of_node, choice in groups:
@@ -142,6 +159,9 @@ class CardExecutable:
         with cupy().cuda.Device(device):
             self.consts = self._constants()
         self.refused: set[Call] = set()
+        self._backwards: weakref.WeakSet[CardExecutable] = weakref.WeakSet()  # which read masks of this one's
+        for m in masks:
+            m.forward._backwards.add(self)
         self._free: list[CardFrame] = []
         self._begun: deque[int] = deque(maxlen=REMEMBERED_CALLS)
         kernels = [r.kernel for r in native if r.kernel is not None]
@@ -278,10 +298,24 @@ class CardExecutable:
         self._begun.clear()
         return undone
 
+    def kept_mask(self, value: Value, name: Value) -> KeptMask | None:
+        """Return the bits of a ReLU whose result, an output, is kept, for an executable that calls it ``name``."""
+        slot = self.plan.slots.get(value)
+        for mask, (place, call) in self._masks.items():
+            if mask.value is value and isinstance(slot, Arena) and call is not None and call not in self.refused:
+                return KeptMask(replace(mask, value=name), place.offset, slot.offset, call, self)
+        return None
+
     def refuse(self, call: Call | None, reason: str) -> None:
-        """Do the work of a call by kernels of ours from the next run on; without a call, that of all calls."""
+        """Do the work of a call by kernels of ours from the next run on; without a call, that of all calls.
+
+        Calls of backwards that read what it keeps are refused, too.
+        """
+        self._refuse(lambda e: e is call or call is None, reason)
+
+    def _refuse(self, is_one: Callable[[Call], bool], reason: str) -> None:
         with self._lock:
-            calls = [e for e in self._entries if isinstance(e, Call) and (e is call or call is None)]
+            calls = [e for e in self._entries if isinstance(e, Call) and is_one(e)]
             if not calls:
                 return
             gone = set(calls)
@@ -295,6 +329,8 @@ class CardExecutable:
             self._count()
         _log.warning("%s of %s are computed by other kernels: %s", " and ".join(
             f"{count} {kind}" for kind, count in kinds.items()), self.plan.graph.name, reason)
+        for backward in list(self._backwards):
+            backward._refuse(lambda e: e.needed in gone, reason)
 
     def _count(self) -> None:
         """Count launches and calls for the report."""

@@ -20,6 +20,17 @@ class Place:
     offset: int
 
 
+@dataclass(frozen=True)
+class ForwardPlace(Place):
+    """A place in the memory of a frame of ``forward``, in which external number ``index`` lies ``at`` an offset.
+
+    It is nowhere while that external lies somewhere else.
+    """
+
+    at: int
+    forward: Any
+
+
 @dataclass(frozen=True, eq=False)
 class Launch:
     """One launch of a kernel: its operands as places, which are the kernel's parameters or the entries of its table.

@@ -133,7 +133,7 @@ def _factors(first: Any, n: int, k: int, seed: int) -> tuple[Any, Any, Any]:
     draw = np.random.default_rng(seed)
     a, b = np.zeros((first.size, k), _SINGLE), np.zeros((k, n), _SINGLE)
     a[:, 0], b[0] = first, 1
-    eighths = draw.integers(-8, 9, first.size)
+    eighths: Any = draw.integers(-8, 9, first.size)
     eighths[(np.abs(first) >= _PLAIN) | (first != np.round(first * 8) / 8) | (first == 0)] = 0
     a[:, 1], b[1] = eighths, draw.integers(-8, 9, n) / 8
     with np.errstate(all="ignore"):

@@ -5,7 +5,6 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -45,10 +44,6 @@ class Products(Chooser):
     """
 
     kind = "products"
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self._masks: dict[Value, Mask] = {}
 
     def has(self, node: Node) -> bool:
         """Whether a node is a product, with or without an epilogue."""
@@ -228,7 +223,7 @@ class Products(Chooser):
         if form.function == "gelu":
             self._probe(work, "GELU")
         elif form.relu is not None:
-            kept = self._masks.get(outer[form.relu.value])
+            kept = self.masks.get(outer[form.relu.value])
             if kept is None or (kept.rows, kept.columns) != (work.m, work.n):
                 raise Refused("no bits of its ReLU are kept")
             self._probe(work, "gradient of ReLU")
@@ -236,22 +231,30 @@ class Products(Chooser):
             try:
                 return self._formed(replace(work, keeps=True), form, epilogue, outer, result, found)
             except Refused:
-                del self._masks[result]
+                del self.masks[result]
         return self._formed(work, form, epilogue, outer, result, kept, total)
 
     def _mask(self, y: Value, work: Work) -> Mask | None:
-        """The bits of a ReLU, if the library will read them."""
+        """The bits of a ReLU, if the library will read them, as far as that is known."""
         readers = [n for n in self._users.get(y, ()) if self.has(n)]
-        if not readers or work.batch > 1:
+        if not (readers or y in self.kept) or work.batch > 1:
             return None
-        mask = self._masks[y] = Mask(y, work.m, work.n, work.mask_bytes)
+        mask = self.masks[y] = Mask(y, work.m, work.n, work.mask_bytes)
+        if y in self.kept:
+            try:
+                self._probe(work, "gradient of ReLU")
+                return mask
+            except Probed as error:
+                self.left[self._made[y]] = _LEFT["gradient of relu"], str(error)
+            except Refused:
+                pass
         for node in readers:
             try:
                 if mask in self.choose(node).places:
                     return mask
             except Refused:
                 continue
-        del self._masks[y]
+        del self.masks[y]
         return None
 
     def _formed(self, work: Work, form: Form, epilogue: Epilogue, outer: Mapping[Value, Value], result: Value,

@@ -172,6 +172,82 @@ def test_sums_of_gradients_where_factors_are_rounded(card: Machine, blas: Cublas
     np.testing.assert_allclose(total, d.sum(0, keepdims=True), rtol=1e-5, atol=1e-6)
 
 
+class Layers(kusari.Chain):
+    """Two layers with a ReLU between them, whose loss is somewhere else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.l1, self.l2 = L.Linear(7, 6, initialW=0.3), L.Linear(6, 3, initialW=0.2)
+
+    @kusari.static_graph
+    def forward(self, x: Any) -> Any:
+        return self.l2(F.relu(self.l1(x)))
+
+
+class Parts:
+    """Forwards and backwards of their own, some in flight at the same time, compiled and define-by-run."""
+
+    def __init__(self, card: Machine) -> None:
+        self.card, self.models = card, [Layers() for _ in range(2)]
+        for model in self.models:
+            model.to_device("@cupy:0")
+
+    def step(self) -> None:
+        """Two calls, their backwards in either order, and a comparison."""
+        given = [normal(5, 7) for _ in range(2)]
+        for x in given:
+            x[0] = 0
+        grads = [normal(5, 3) for _ in given]
+        for model, static in zip(self.models, (True, False), strict=True):
+            model.cleargrads()
+            with kusari.using_config("use_static_graph", static):
+                results = [model.forward(self.card.xp.asarray(x)) for x in given]
+                for y, g in zip(results[::-1], grads, strict=True):
+                    y.grad = self.card.xp.asarray(g)
+                    y.backward()
+        for (_, p), (_, q) in zip(*[sorted(m.namedparams()) for m in self.models], strict=True):
+            np.testing.assert_allclose(self.card.host(p.grad), self.card.host(q.grad), rtol=1e-4, atol=1e-6)
+
+
+def test_forwards_keep_bits_for_backwards_of_their_own(card: Machine, blas: CublasLt,
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUSARI_CUDA_GRAPH", "0")
+    parts = Parts(card)
+    for _ in range(3):
+        blas.made.clear()
+        parts.step()
+    assert epilogues(blas) == 2 * ["relu bias kept", "bias"] + 2 * ["sums of B", "gradient of relu", "sums of B"]
+    report = str(parts.models[0].static.explain())
+    assert "cublasLtMatmul_bias_relu_kept" in report and "of Kusari's own" not in report
+
+
+@pytest.mark.parametrize("number", range(1, 8))
+def test_backwards_have_kernels_where_their_forward_fails(card: Machine, blas: CublasLt, number: int,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUSARI_CUDA_GRAPH", str(number % 2))
+    assert not passes("gradient of ReLU")
+    parts, count = Parts(card), [0]
+    parts.step()
+    parts.step()
+
+    def fails() -> bool:
+        count[0] += 1
+        return count[0] == number
+    blas.fails = fails
+    for _ in range(4):
+        parts.step()
+
+
+def test_forwards_keep_no_bits_that_no_backward_may_read(card: Machine, blas: CublasLt) -> None:
+    blas.mask = lambda x: x >= 0
+    parts = Parts(card)
+    for _ in range(3):
+        parts.step()
+    report = str(parts.models[0].static.explain()) + str(parts.models[0].static.explain("plan"))
+    assert "relu_kept" not in report and "1 gradients of ReLU by kernels of Kusari's own" in report
+
+
 SPELLINGS: dict[str, Callable[[Any], Any]] = {
     "power": lambda h: 0.5 * h * (1 + F.tanh(0.7978845608028654 * (h + 0.044715 * h ** 3))),
     "products": lambda h: h * (F.tanh((h * h * h * 0.044715 + h) * 0.79788456) + 1.0) / 2,

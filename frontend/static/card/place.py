@@ -26,7 +26,7 @@ from kusari.passes import (
     products_beside_gelu,
     sums_beside_products,
 )
-from kusari.runtime.card.executable import CardExecutable, nodes_without_kernels
+from kusari.runtime.card.executable import CardExecutable, KeptMask, nodes_without_kernels
 from kusari.runtime.card.kernels import CardLoader, Dialect, cupy
 from kusari.runtime.card.rounding import rounding
 
@@ -34,7 +34,7 @@ from ... import environment
 from ...backends.cuda import is_cupy_array
 from ...configuration import config
 from ...function_node import FunctionNode
-from ..compile.compile import Compiled
+from ..compile.compile import Compiled, Forward
 from ..compile.finished import finished
 from ..compile.memory import description
 from ..errors import Fault, NotCompilable
@@ -74,7 +74,7 @@ class CardPlace:
         return is_cupy_array(array) and array.device.id == self.device
 
     def compile(self, graph: Graph, kept: Sequence[Value], copy_in: int, copy_out: int, memory: str | float,
-                spent: Collection[int], observer: Observer | None) -> Compiled:
+                spent: Collection[int], observer: Observer | None, forward: Forward | None = None) -> Compiled:
         """Compile a graph to kernels of a card; the arguments are those of ``compile_graph``.
 
         With ``copy_in`` zero inputs lie in the frame of a forward, where a backward finds them, or in buffers of their
@@ -89,7 +89,8 @@ class CardPlace:
         if keep is not None:
             keep(planned)
         about = "" if did is None else description(memory, did)
-        return self._loaded(graph, planned, program, [planned.graph.outputs[i] for i in positions], about, started)
+        kept = [planned.graph.outputs[i] for i in positions]
+        return self._loaded(graph, planned, program, kept, about, started, forward)
 
     def load(self, graph: Graph, final: Graph, kept: Sequence[Value], copy_in: int, copy_out: int, about: str,
              ) -> Compiled:
@@ -99,12 +100,17 @@ class CardPlace:
         return self._loaded(graph, planned, self._write(planned), kept, about, started)
 
     def _loaded(self, graph: Graph, planned: Plan, program: Program, kept: Sequence[Value], about: str,
-                started: float) -> Compiled:
+                started: float, forward: Forward | None = None) -> Compiled:
         for node in nodes_without_kernels(program, planned):
             if not _is_called(node):
                 raise NoKernel(node)
+        masks: list[KeptMask] = []
+        if forward is not None:
+            before, outputs = forward
+            masks = [mask for i, j in outputs.items() if (mask := before.executable.kept_mask(
+                before.plan.graph.outputs[j], planned.graph.inputs[i])) is not None]
         executable = CardExecutable(planned, program, loader(), self.device, environment.text("CUDA_GRAPH") != "0",
-                                    _libraries(), self.rounding)
+                                    _libraries(), self.rounding, kept, masks)
         return Compiled(graph, planned, program, executable, time.perf_counter() - started, tuple(kept), about, self)
 
     def _write(self, planned: Plan) -> Program:
