@@ -133,9 +133,8 @@ def _factors(first: Any, n: int, k: int, seed: int) -> tuple[Any, Any, Any]:
     draw = np.random.default_rng(seed)
     a, b = np.zeros((first.size, k), _SINGLE), np.zeros((k, n), _SINGLE)
     a[:, 0], b[0] = first, 1
-    eighths: Any = draw.integers(-8, 9, first.size)
-    eighths[(np.abs(first) >= _PLAIN) | (first != np.round(first * 8) / 8) | (first == 0)] = 0
-    a[:, 1], b[1] = eighths, draw.integers(-8, 9, n) / 8
+    eighths = [0 < abs(v) < _PLAIN and v * 8 == round(v * 8) for v in first.tolist()]
+    a[:, 1], b[1] = draw.integers(-8, 9, first.size) * eighths, draw.integers(-8, 9, n) / 8
     with np.errstate(all="ignore"):
         return a, b, a[:, :1] + a[:, 1:2] * b[1]
 

@@ -11,6 +11,7 @@ from cards.machines import SWEEP, Machine
 from cards.test_compiled import WHOLE, check_training, step_report
 from cublaslt_double import CublasLt
 
+from kusari.commands.models import MODELS
 from kusari.runtime.card import libraries
 from kusari.runtime.card.cublaslt import Function, Heuristic, Library, Product, Work, alignment_of
 
@@ -36,6 +37,21 @@ def test_launches_calls_and_bytes(card: Machine, blas: CublasLt, name: str, monk
     report = step_report(card, name)
     assert (report.launches, report.kernels, report.calls.total(), report.frame_bytes) == CALLED[name]
     assert {kind for kind, _ in report.refused} <= {"convolutions"} and not report.python_instructions
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agrees", [True, False])
+def test_launches_of_a_block_with_gelu(card: Machine, blas: CublasLt, agrees: bool,
+                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tests' units are no multiple of 8."""
+    monkeypatch.setattr(cupy_kernels.RawKernel, "_run", lambda *_: None)
+    model = MODELS["transformer_block"]
+    monkeypatch.setitem(MODELS, "transformer_block", replace(model, tiny={**model.tiny, "units": 16}))
+    if not agrees:
+        blas.gelu = lambda x: x
+    report = step_report(card, "transformer_block")
+    assert (report.launches, report.calls.total()) == (41 if agrees else 43, 18)
+    assert {kind for kind, _ in report.refused} == (set() if agrees else {"GELUs", "gradients of GELU"})
 
 
 def test_sizes_and_alignments() -> None:
