@@ -21,14 +21,14 @@ from .scalar import SCALARS
 
 SCALE, CUBE = sqrt(2 / pi), 0.044715
 #: The relative difference of constants that are the same in float32, to two ulps.
-_SAME = 2.0 ** -22
-_MOST_TERMS = 64
-_MOST_INPUTS = 6
+_SAME_RATIO = 2.0 ** -22
+_MOST_ITEMS = 64
+_MOST_OPERANDS = 6
 
 #: The power of each variable that has one, by the variable's number.
 Monomial = tuple[tuple[int, int], ...]
 Polynomial = dict[Monomial, float]
-_ONE: Monomial = ()
+_NO_VARIABLE: Monomial = ()
 
 
 class _Other(Exception):
@@ -99,13 +99,13 @@ class Terms:
 
 
 def _constant(value: float) -> Polynomial:
-    return {_ONE: value} if value else {}
+    return {_NO_VARIABLE: value} if value else {}
 
 
 def _number(p: Polynomial) -> float:
-    if set(p) - {_ONE}:
+    if set(p) - {_NO_VARIABLE}:
         raise _Other
-    return p.get(_ONE, 0.0)
+    return p.get(_NO_VARIABLE, 0.0)
 
 
 def _plus(p: Polynomial, q: Polynomial) -> Polynomial:
@@ -124,7 +124,7 @@ def _times(p: Polynomial, q: Polynomial) -> Polynomial:
                 powers[variable] = powers.get(variable, 0) + power
             monomial = tuple(sorted(powers.items()))
             found[monomial] = found.get(monomial, 0.0) + x * y
-    if len(found) > _MOST_TERMS:
+    if len(found) > _MOST_ITEMS:
         raise _Other
     return found
 
@@ -143,7 +143,7 @@ def equal(p: Polynomial, q: Polynomial) -> bool:
     most = max((abs(x) for x in (*p.values(), *q.values())), default=0.0)
     for monomial in {*p, *q}:
         x, y = p.get(monomial, 0.0), q.get(monomial, 0.0)
-        if abs(x - y) > _SAME * max(abs(x), abs(y)) and max(abs(x), abs(y)) > 1e-12 * most:
+        if abs(x - y) > _SAME_RATIO * max(abs(x), abs(y)) and max(abs(x), abs(y)) > 1e-12 * most:
             return False
     return True
 
@@ -171,10 +171,10 @@ def gelu_gradient_factor(expr: Expr, g: Expr, x: Expr) -> float:
     factor = 2 * found.get(((1, 1),), 0.0)
     for tanh in _tanhs(terms):
         half: Polynomial = {((1, 1),): 0.5 * factor}
-        slope: Polynomial = {_ONE: SCALE, ((0, 2),): 3 * SCALE * CUBE}
-        rest = _times(_times(half, {((0, 1),): 1.0}), _times({_ONE: 1.0, ((tanh, 2),): -1.0}, slope))
-        if equal(found, _plus(_times(half, {_ONE: 1.0, ((tanh, 1),): 1.0}), rest)):
-            return 1.0 if abs(factor - 1) <= _SAME else factor
+        slope: Polynomial = {_NO_VARIABLE: SCALE, ((0, 2),): 3 * SCALE * CUBE}
+        rest = _times(_times(half, {((0, 1),): 1.0}), _times({_NO_VARIABLE: 1.0, ((tanh, 2),): -1.0}, slope))
+        if equal(found, _plus(_times(half, {_NO_VARIABLE: 1.0, ((tanh, 1),): 1.0}), rest)):
+            return 1.0 if abs(factor - 1) <= _SAME_RATIO else factor
     return 0.0
 
 
@@ -221,7 +221,7 @@ class GeluGradient:
 
 def gelu_gradient_in(node: Node, made: Mapping[Value, Node]) -> GeluGradient | None:
     """Return the gradient of GELU that a node computes and nothing else, or None; others make what it reads."""
-    if node.op.name != "fused" or not 2 <= len(node.inputs) <= _MOST_INPUTS or len(node.outputs) > 2:
+    if node.op.name != "fused" or not 2 <= len(node.inputs) <= _MOST_OPERANDS or len(node.outputs) > 2:
         return None
     body: Graph = node.attrs["body"]
     totals = [n for n in body.nodes if is_sum_of_rows(n)]
@@ -249,7 +249,7 @@ def gelu_gradient_in(node: Node, made: Mapping[Value, Node]) -> GeluGradient | N
 
 
 def _arguments(node: Node, made: Mapping[Value, Node]) -> list[tuple[Value, Mapping[Value, Expr]]]:
-    """What a node may read as the argument of a GELU, and as parts of that."""
+    """The values that a node may read as the argument of a GELU, each with parts of the GELU."""
     found = {g.x: g for v in node.inputs if (g := gelu_in(made.get(v))) is not None}
     if found:
         return [(x, g.exprs) for x, g in found.items()]

@@ -170,7 +170,7 @@ def card() -> Iterator[Finding]:
 
 
 def epilogues(major: int, number: int, capability: int) -> Iterator[Finding]:
-    """What cuBLASLt computes behind products that is not documented, tried on the current card."""
+    """The epilogues of cuBLASLt that are not documented, tried on the current card."""
     from kusari.runtime.card import cublaslt, probes
     found = cublaslt.library(major)
     if isinstance(found, str):

@@ -61,10 +61,10 @@ class Chooser(ABC):
     """The nodes of one plan on a card that a library may compute.
 
     ``place`` is where a value lies; ``split`` writes what follows a root. ``kind`` names the nodes. Factors in float32
-    may be rounded to ``rounding``. Of ``left`` nodes kernels do what calls might have done: what that is called, and
-    why. A backward reads the values that are ``kept``; bits of its own forward are in ``masks``. With ``joins`` nodes
-    behind others may be computed with these. Values are ``left_out`` of memory as the nodes that read them do without,
-    if the library computes them.
+    may be rounded to ``rounding``. Of ``left`` nodes kernels compute a part that calls might have computed: its name,
+    and why. A backward reads the values that are ``kept``; bits of its own forward are in ``masks``. With ``joins``
+    nodes behind others may be computed with these. Values are ``left_out`` of memory as the nodes that read them do
+    without, if the library computes them.
     """
 
     kind: ClassVar[str]
@@ -76,6 +76,7 @@ class Chooser(ABC):
         self.plan, self.device, self.place, self._split, self._only = plan, device, place, split, only
         self.rounding: Rounding = rounding
         self.left: dict[Node, tuple[str, str]] = {}
+        self.users, self.made = plan.graph.users(), plan.graph.producers()
         self.kept: Collection[Value] = ()
         self.masks: dict[Value, Mask] = {}
         self.left_out: dict[Value, tuple[Node, ...]] = {}

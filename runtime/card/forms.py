@@ -84,7 +84,7 @@ def _without_zero(expr: Expr) -> Expr | None:
 
 
 def _gated(expr: Expr) -> tuple[Expr, int] | None:
-    """What is kept where an operand is positive, and is zero elsewhere, and the operand's number."""
+    """An expression that counts where an operand is positive and is zero elsewhere, and the operand's number."""
     if not isinstance(expr, Call) or expr.fn != "where" or not _is_zero(expr.args[2]):
         return None
     test = expr.args[0]

@@ -1,8 +1,8 @@
 """Epilogues that cuBLASLt does not document: tried on prepared values before they are used.
 
 Which bit a ReLU keeps for zero and NaN, which formula GELU is, and how precise, is nowhere said. So each is tried once
-for each card, on small products whose results are known, between guards that show what is written elsewhere. What does
-not compute what kernels of ours do is left to them; so is what fails.
+for each card, on small products whose results are known, between guards that show writes to other memory. An epilogue
+that has other results than kernels of ours, or fails, is left to them.
 """
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ SHAPES = ((5, 7, 3), (33, 139, 17), (130, 257, 40))
 GELU_ULPS, GRADIENT_ULPS = 4, 16
 Probe = Literal["gradient of ReLU", "gradient of ReLU with sums", "GELU", "GELU with its gradient",
                 "GELU with its gradient and sums"]
-_PLAIN = 90   # the most that values are which are not apart
-_GUARD = 256  # bytes in front of each array and behind it
+_PLAIN = 90  # the most that values are which are not apart
+_GUARD_BYTES = 256  # in front of each array and behind it
 _SINGLE = np.dtype(np.float32)
 _EPSILON = float(np.finfo(np.float32).eps)
 _TINY = float(np.finfo(np.float32).tiny)
@@ -38,9 +38,9 @@ class Probed(Refused):
 
 
 def require(library: Library, device: int, what: Probe, rounding: Rounding, room: int) -> None:
-    """Raise ``Probed`` if the library has not passed the probe ``what`` of `PROBES` on the current card.
+    """Raise ``Probed`` if the library has not passed a probe of `PROBES` on the current card.
 
-    It runs once, on the current stream, and waits for it; what has no memory or is in a capture is tried again later.
+    It runs once, on the current stream, and waits for it; one without memory, or in a capture, is tried again later.
     """
     key = device, what, rounding
     if key not in library.probed:
@@ -69,9 +69,9 @@ class _Trial:
 
     def run(self, shape: tuple[int, int, int], function: Function, factors: tuple[Any, Any], vector: Any = None,
             given: Any = None, keeps: bool = False, totals: bool = False) -> tuple[Any, Any, Any]:
-        """Multiply with a function behind; returns the result, what it keeps, and its sums by columns.
+        """Multiply with a function behind; returns the result, the values that it keeps, and its sums by columns.
 
-        ``vector`` is a bias, ``given`` what a gradient reads.
+        ``vector`` is a bias; a gradient reads ``given``, the values that its function has kept.
         """
         m, n, k = shape
         forward = given is None
@@ -97,18 +97,18 @@ class _Trial:
 
 
 def _on_the_card(arrays: list[Any], written: Sequence[int], room: int, call: Callable[..., None]) -> list[Any]:
-    """Arrays after a call on their addresses, which may have changed those that are ``written``, and nothing else."""
-    starts, end = list[int](), _GUARD
+    """Arrays after a call on their addresses, which may have changed the ``written`` ones, and nothing else."""
+    starts, end = list[int](), _GUARD_BYTES
     for array in arrays:
         starts.append(end)
-        end += -(-array.nbytes // _GUARD) * _GUARD + _GUARD
+        end += -(-array.nbytes // _GUARD_BYTES) * _GUARD_BYTES + _GUARD_BYTES
     host = np.full(end, 165, np.uint8)
     for start, array in zip(starts, arrays, strict=True):
         host[start:start + array.nbytes] = array.reshape(-1).view(np.uint8)
     before = host.copy()
     stream = cupy().cuda.get_current_stream()
-    memory = cupy().cuda.alloc(end + _GUARD + room)
-    base = -memory.ptr % _GUARD
+    memory = cupy().cuda.alloc(end + _GUARD_BYTES + room)
+    base = -memory.ptr % _GUARD_BYTES
     stream.synchronize()  # the memory may have been another's
     (memory + base).copy_from_host(ctypes.c_void_p(host.ctypes.data), end)
     call([memory.ptr + base + start for start in starts], memory.ptr + base + end, stream.ptr)

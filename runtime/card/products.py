@@ -4,7 +4,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 
@@ -39,8 +38,8 @@ _LEFT: dict[Function, str] = {"gelu": "GELUs", "gradient of relu": "gradients of
 class Products(Chooser):
     """The products of one plan.
 
-    Invariant: what a call keeps for a gradient, and what it leaves out as no gradient reads it, is decided with the
-    gradient's call; the executable calls both or neither.
+    Invariant: whether a call keeps something for a gradient, or leaves a value out as no gradient reads it, is decided
+    with the gradient's call; the executable calls both or neither.
     """
 
     kind = "products"
@@ -55,14 +54,6 @@ class Products(Chooser):
         if isinstance(found, str):
             raise Refused(found)
         return found
-
-    @cached_property
-    def _users(self) -> dict[Value, list[Node]]:
-        return self.plan.graph.users()
-
-    @cached_property
-    def _made(self) -> dict[Value, Node]:
-        return self.plan.graph.producers()
 
     @property
     def _room(self) -> int:
@@ -117,28 +108,28 @@ class Products(Chooser):
         parts = [v for v in node.outputs if v is not found.result]
         if form is None or form.function or not all(self._is_left_out(v) for v in parts):
             return None
-        keeps = self._users[found.x] != [node] or found.x in self.plan.graph.outputs
+        keeps = self.users[found.x] != [node] or found.x in self.plan.graph.outputs
         work = replace(work, function="gelu", keeps=keeps)
         self._probe(work, "GELU with its gradient" if keeps else "GELU")
         chosen = self._formed(work, form, epilogue, outer, found.result, found.x if keeps else None)
-        self.left_out.update((v, tuple(self._users[v])) for v in parts)
+        self.left_out.update((v, tuple(self.users[v])) for v in parts)
         return chosen
 
     def _is_left_out(self, part: Value) -> bool:
         """Whether all that would read a part of a GELU are gradients by the library, which do not."""
         if part in self.plan.graph.outputs:
             return False
-        for reader in self._users[part]:
-            found = gelu_gradient_in(reader, self._made)
-            product = None if found is None else self._made.get(found.given)
+        for reader in self.users[part]:
+            found = gelu_gradient_in(reader, self.made)
+            product = None if found is None else self.made.get(found.given)
             if product is None or not self.has(product) or self._gelu_gradient(product, reader) is None:
                 return False
         return True
 
     def _gelu_gradient(self, before: Node, node: Node) -> Chosen | None:
         """A product that the derivative of a GELU is multiplied by, with the sums of that by columns."""
-        found = gelu_gradient_in(node, self._made)
-        if found is None or before.outputs != (found.given,) or self._users[found.given] != [node] or (
+        found = gelu_gradient_in(node, self.made)
+        if found is None or before.outputs != (found.given,) or self.users[found.given] != [node] or (
                 found.given in self.plan.graph.outputs):
             return None
         epilogue, outer = epilogue_in(before)
@@ -146,7 +137,7 @@ class Products(Chooser):
         form = form_of(epilogue, work)
         if form is None or form.function or form.bias is not None or form.addend is not None and found.factor != 1:
             return None
-        parts = [self._only(self._made[v], v) for v in found.parts]
+        parts = [self._only(self.made[v], v) for v in found.parts]
         if any(rows is None for rows in parts):
             return None
         work = replace(work, function="gradient of gelu", totals=found.total is not None)
@@ -159,7 +150,7 @@ class Products(Chooser):
     def with_totals(self, chosen: Chosen, node: Node, total: Node) -> Chosen | None:
         """Return how a gradient of ReLU that is ``chosen`` and its sums by columns are computed, or None; may refuse.
 
-        It is for those that do not come with another product, as where factors are rounded.
+        Other sums come with a product behind; these are where factors are rounded.
         """
         if not isinstance(chosen.function, Product) or chosen.function.work.function != "gradient of relu" or not (
                 is_sum_of_rows(total) and total.inputs[0] is node.outputs[0]):
@@ -236,7 +227,7 @@ class Products(Chooser):
 
     def _mask(self, y: Value, work: Work) -> Mask | None:
         """The bits of a ReLU, if the library will read them, as far as that is known."""
-        readers = [n for n in self._users.get(y, ()) if self.has(n)]
+        readers = [n for n in self.users.get(y, ()) if self.has(n)]
         if not (readers or y in self.kept) or work.batch > 1:
             return None
         mask = self.masks[y] = Mask(y, work.m, work.n, work.mask_bytes)
@@ -245,7 +236,7 @@ class Products(Chooser):
                 self._probe(work, "gradient of ReLU")
                 return mask
             except Probed as error:
-                self.left[self._made[y]] = _LEFT["gradient of relu"], str(error)
+                self.left[self.made[y]] = _LEFT["gradient of relu"], str(error)
             except Refused:
                 pass
         for node in readers:
