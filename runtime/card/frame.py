@@ -319,7 +319,9 @@ class CardFrame(PythonRows):
     def _in_forward(self, place: ForwardPlace) -> int:
         """The address of a place in the frame of a forward, or 0 if the array that tells the frame is not in one."""
         array: Any = None if place.index is None else self.bound[place.index]
-        for frame in self.every if array is not None else ():
+        if array is None:
+            return 0
+        for frame in self.every:
             memory = frame.memory
             if frame.executable is place.forward and memory is not None and array.data.ptr == memory.ptr + place.at:
                 return memory.ptr + place.offset
