@@ -19,6 +19,7 @@ from .pipeline import observer_from_environment as observer_from_environment
 from .pipeline import run_pipeline as run_pipeline
 from .pipeline import switched_off as switched_off
 from .plain_factors import plain_factors as plain_factors
+from .products_beside_gelu import products_beside_gelu as products_beside_gelu
 from .recompute import Account as Account
 from .recompute import limit as limit
 from .recompute import recompute as recompute

@@ -19,20 +19,20 @@ def sums_beside_products(graph: Graph) -> Graph:
         product = next((n for n in graph.nodes if n not in taken and factor_of_sum(n, total) is not None), None)
         if product is not None:
             taken.add(product)
-            graph = _beside(graph, total, product)
+            graph = beside(graph, total, product)
     return graph
 
 
-def _beside(graph: Graph, total: Node, product: Node) -> Graph:
-    """The graph with ``total`` right in front of ``product``, if what lies between allows for that."""
+def beside(graph: Graph, first: Node, second: Node) -> Graph:
+    """The graph with ``first`` right in front of ``second``, if what lies between allows for that."""
     nodes = list(graph.nodes)
-    here, there = nodes.index(total), nodes.index(product)
+    here, there = nodes.index(first), nodes.index(second)
     before = dependencies(graph)
     if here > there:
         if any(j >= there for j in before[here]):
             return graph
-    elif here == there - 1 or any(here in before[j] for j in range(here + 1, there + 1)):
+    elif here == there - 1 or any(here in before[j] for j in range(here + 1, there)):
         return graph
-    nodes.remove(total)
-    nodes.insert(nodes.index(product), total)
+    nodes.remove(first)
+    nodes.insert(nodes.index(second), first)
     return graph.with_nodes(nodes)

@@ -31,10 +31,14 @@ ROUNDINGS = {75: "bf16", 77: "tf32"}  # of factors, by compute type
 #: Attributes by descriptor: their bytes, how these are read, and the default.
 ATTRIBUTES: dict[str, dict[int, tuple[int, str, int]]] = {
     "MatrixLayout": {1: (4, "i", 0), 5: (4, "i", 1), 6: (8, "q", 0)},
-    "MatmulDesc": {3: (4, "i", 0), 4: (4, "i", 0), 7: (4, "I", 1), 8: (8, "Q", 0)},
+    "MatmulDesc": {3: (4, "i", 0), 4: (4, "i", 0), 7: (4, "I", 1), 8: (8, "Q", 0), 11: (8, "Q", 0), 12: (8, "q", 0)},
     "MatmulPreference": {1: (8, "Q", 0), 5: (4, "I", 256), 6: (4, "I", 256), 7: (4, "I", 256), 8: (4, "I", 256)}}
-EPILOGUES = {1: "", 2: "relu", 4: "bias", 6: "relu bias", 256: "sums of A", 512: "sums of B"}
-VECTORS = 4 | 256 | 512    # epilogues with a bias, or sums for a bias's gradient
+EPILOGUES = {1: "", 2: "relu", 4: "bias", 6: "relu bias", 256: "sums of A", 512: "sums of B", 130: "relu kept",
+             134: "relu bias kept", 136: "gradient of relu", 152: "gradient of relu and sums", 32: "gelu",
+             36: "gelu bias", 160: "gelu kept", 164: "gelu bias kept", 192: "gradient of gelu",
+             208: "gradient of gelu and sums"}
+VECTORS = 4 | 16 | 256 | 512    # epilogues with a bias, or sums for a bias's gradient
+AUX, RELUS, GRADIENTS, SUMS = 128, 2 | 8, 8 | 64, 16 | 256 | 512
 SPLIT_TERMS = 16           # sums of more take a workspace
 WORKSPACE_BYTES = 4096
 RESULT = struct.Struct("<8Q Q i f 4i")  # cublasLtMatmulHeuristicResult_t
@@ -56,14 +60,20 @@ def expect(condition: Any, code: int = INVALID_VALUE) -> None:
 class CublasLt:
     """The library; ``refuses`` says of a product's m, n, k and epilogue whether there is no algorithm for it.
 
-    ``fails`` is asked before each product runs, and ``swallows_nan`` makes a ReLU of NaN zero. ``made`` counts
-    products as they are begun.
+    ``fails`` is asked before each product runs, and ``swallows_nan`` makes a ReLU of NaN zero. A ReLU keeps the bits
+    that ``mask`` says, and its gradient is what ``masked`` makes of a product and bits. ``gelu`` and ``slope`` are GELU
+    and its derivative. ``made`` counts products as they are begun.
     """
 
     def __init__(self) -> None:
         self.refuses: Callable[[int, int, int, str], bool] = lambda *_: False
         self.fails: Callable[[], bool] = lambda: False
         self.swallows_nan = False
+        self.mask: Callable[[Any], Any] = lambda x: x > 0
+        self.masked: Callable[[Any, Any], Any] = lambda y, bits: np.where(bits, y, y.dtype.type(0))
+        self.stray_bytes = 0  # that are written behind bits
+        self.gelu: Callable[[Any], Any] = gelu
+        self.slope: Callable[[Any], Any] = slope
         self.errors: list[str] = []
         self.made: list[dict[str, Any]] = []
         self.algorithms = 0
@@ -144,6 +154,10 @@ class CublasLt:
         if description[7] & (256 | 512):  # the terms follow each other along the second axis, in column-major order
             expect(not description[3] and m > 1 if description[7] & 256 else description[4] and n > 1, NOT_SUPPORTED)
             expect(k > 1 and d[5] == 1, NOT_SUPPORTED)
+        if description[7] & (GRADIENTS | AUX):
+            expect(d[5] == 1 and d["type"] == 0, NOT_SUPPORTED)
+            expect(k > 1 or not description[7] & GRADIENTS, NOT_SUPPORTED)
+            expect(description[12] >= m and not description[12] % (128 if description[7] & RELUS else 8))
         return m, n, k
 
     def _heuristic(self, handle: int, description: int, a: int, b: int, c: int, d: int, preference: int, wanted: int,
@@ -161,6 +175,7 @@ class CublasLt:
         expect(not self.refuses(n, m, k, EPILOGUES[operation[7]]) and workspace <= wishes[1], NOT_SUPPORTED)
         bias = min(256, operation[8] & -operation[8]) if operation[7] & VECTORS else 1
         expect(bias and (bias >= 16 or not operation[7] & VECTORS), NOT_SUPPORTED)
+        expect(not operation[7] & AUX or operation[11] and not operation[11] % 16, NOT_SUPPORTED)
         signature = hash((m, n, k, operation[7])) & 0xFFFF
         data = RESULT.pack(0xA190, *needs, bias, workspace, signature, workspace, 0, 1.0, 0, 0, 0, 0)
         ctypes.memmove(results, data, RESULT.size)
@@ -180,6 +195,8 @@ class CublasLt:
         expect(room >= wanted and (not wanted or workspace and not workspace % 16))
         vector = operation[8] if operation[7] & VECTORS else 0
         expect(not operation[7] & VECTORS or vector and not vector % bias_need)
+        aux = operation[11] if operation[7] & AUX else 0
+        expect(not operation[7] & AUX or aux and not aux % 16)
         expect(not self.fails(), INTERNAL_ERROR)
         scalar = "d" if operation["scale"] == 1 else "f"
         factor, other = (struct.unpack(scalar, ctypes.string_at(x, struct.calcsize(scalar)))[0] for x in (alpha, beta))
@@ -189,16 +206,20 @@ class CublasLt:
         assert on.device_id == device or not stream, "a stream of another card"
         kinds = [np.dtype(KINDS[x["type"]]) for x in layouts]
         kind, wide = kinds[3], np.dtype("float64" if kinds[0].itemsize == 8 else "float32")
-        for address in (a, b, d, *[c] * bool(other), *[vector] * bool(vector), *[workspace] * bool(wanted)):
+        for address in (a, b, d, *[c] * bool(other), *[vector] * bool(vector), *[aux] * bool(aux),
+                        *[workspace] * bool(wanted)):
             cupy_memory.pool.expect_on(address or 0, device)
         spans = [_span(*x) for x in zip((a, b, c, d), layouts, kinds, strict=True)]
         long = n if operation[7] & 512 else m
         vectors = [(vector, vector + long * kind.itemsize)] * bool(vector)
-        sums = vectors if operation[7] & (256 | 512) else []
+        sums = vectors if operation[7] & SUMS else []
         operands = [spans[0], spans[1], *[spans[2]] * bool(other and c != d), *[v for v in vectors if v not in sums]]
+        line = operation[12] // 8 if operation[7] & RELUS else operation[12] * 4  # bytes
+        kept = [(aux, aux + n * line)] * bool(aux)
+        operands += kept if operation[7] & GRADIENTS else []
         if wanted:
             operands.append((workspace or 0, (workspace or 0) + wanted))
-        results = [spans[3], *sums]
+        results = [spans[3], *sums, *([] if operation[7] & GRADIENTS else kept)]
         for i, (first, last) in enumerate(results):
             assert all(end <= first or last <= begin for begin, end in operands + results[:i]), (
                 "the result is on an operand")
@@ -222,12 +243,48 @@ class CublasLt:
                     y = y + wide.type(other) * addend.astype(wide)
                 if operation[7] & 4:
                     y = y + _at(vector, m, kind).astype(wide)[:, None]
-                elif vector:
+                elif vector and operation[7] & (256 | 512):
                     _at(vector, long, kind)[...] = (left[0].T if operation[7] & 256 else right[0]).astype(wide).sum(0)
-                if operation[7] & 2:
+                if aux:
+                    lines = _at(aux, n * line, np.dtype(np.uint8)).reshape(n, line)
+                    self._aux(operation[7], y[0].T, lines)
+                if operation[7] & 16:
+                    _at(vector, m, kind)[...] = y[0].sum(1)
+                if operation[7] & 32:
+                    y = self.gelu(y)
+                elif operation[7] & 2:
                     y = np.fmax(y, wide.type(0)) if self.swallows_nan else np.maximum(y, wide.type(0))
                 result[...] = y
         cupy_memory.enqueue(on, run)
+
+
+    def _aux(self, epilogue: int, y: np.ndarray, lines: np.ndarray) -> None:
+        """Keep what the gradient of a function of ``y`` reads, in lines of bytes, or make ``y`` the gradient."""
+        m, n = y.shape
+        if epilogue & RELUS:
+            if epilogue & GRADIENTS:
+                y[...] = self.masked(y, np.unpackbits(lines, axis=1, bitorder="little")[:, :n].astype(bool))
+            else:
+                bits = np.packbits(self.mask(y), axis=1, bitorder="little")
+                lines[:, :bits.shape[1]] = bits
+                ctypes.memset(lines.ctypes.data + lines.nbytes, 0, self.stray_bytes)
+        elif epilogue & GRADIENTS:
+            y *= self.slope(lines.view(np.float32)[:, :n])
+        else:
+            lines.view(np.float32)[:, :n] = y
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    """The formula by tanh."""
+    c, a = np.float32(0.7978845608028654), np.float32(0.044715)
+    return np.float32(0.5) * x * (1 + np.tanh(c * (x + a * (x * x * x))))
+
+
+def slope(x: np.ndarray) -> np.ndarray:
+    """Its derivative."""
+    c, a = np.float32(0.7978845608028654), np.float32(0.044715)
+    t = np.tanh(c * (x + a * (x * x * x)))
+    return np.float32(0.5) * (1 + t) + np.float32(0.5) * x * (1 - t * t) * (c * (1 + 3 * a * (x * x)))
 
 
 def _at(address: int, count: int, kind: np.dtype[Any]) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
-from kusari.ir import FUSED, DType, Graph, Instruction, Kernel, Node, TensorType, Value, structure
+from kusari.ir import FUSED, DType, Graph, Instruction, Kernel, Node, TensorType, Value, behind, structure
 from kusari.ir.nest import Nest
 from kusari.ir.product import ROOTS, Epilogue, Rounding
 
@@ -80,3 +80,11 @@ class CardGenerator(Generator):
         behind = Node(FUSED, tuple([outer[v] for v in read]), tuple(results.values()), {"body": inner}, node.where)
         rows = self._nest(behind, inner)
         return None if rows is None else (alone, rows)
+
+    def only(self, node: Node, result: Value) -> tuple[Instruction, ...] | None:
+        """Return rows that write one result of a nest; None if there is no kernel for them."""
+        body: Graph = node.attrs["body"]
+        wanted = body.outputs[node.outputs.index(result)]
+        nodes = tuple(behind(body.nodes, [wanted]))
+        inner = Graph("body", body.inputs, (), (), nodes, (wanted,))
+        return self._nest(Node(FUSED, node.inputs, (result,), {"body": inner}, node.where), inner)

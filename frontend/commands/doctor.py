@@ -164,6 +164,24 @@ def card() -> Iterator[Finding]:
         yield Finding(f"card {number}", f"{properties['name'].decode()}, sm_{device.compute_capability}, "
                                         f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB free{_kernel(device)}")
     yield from libraries(runtime // 1000)
+    for number in range(count):
+        with cupy.cuda.Device(number) as device:
+            yield from epilogues(runtime // 1000, number, int(device.compute_capability))
+
+
+def epilogues(major: int, number: int, capability: int) -> Iterator[Finding]:
+    """The epilogues of cuBLASLt that are not documented, tried on the current card."""
+    from kusari.runtime.card import cublaslt, probes
+    found = cublaslt.library(major)
+    if isinstance(found, str):
+        return
+    for what in probes.PROBES:
+        try:
+            probes.require(found, number, what, "", cublaslt.most_workspace(capability))
+            text = f"{what}: cuBLASLt's is used"
+        except probes.Refused as error:
+            text = f"{what}: by kernels of Kusari's own: {error}"
+        yield Finding(f"card {number}", text)
 
 
 def _dotted(number: int) -> str:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,13 +18,29 @@ SCRATCH = Place(None, -1)
 #: From a node with an epilogue to the value that stands for its root alone, and the rows that do the rest.
 Split = Callable[[Node], "tuple[Value, tuple[Instruction, ...]] | None"]
 
+#: From a nest and one of its results to the rows that write this one.
+Only = Callable[[Node, Value], "tuple[Instruction, ...] | None"]
+
+
+@dataclass(frozen=True)
+class Mask:
+    """The bits of a ReLU, where its result ``value`` is positive: memory that plans do not have.
+
+    The call for the value writes them, and the calls for its gradients read them.
+    """
+
+    value: Value
+    rows: int
+    columns: int
+    nbytes: int
+
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
     """The work of a node by a library: the function to call, and the places of its operands and of its ``result``.
 
     ``result_bytes`` are not zero if the result is scratch, and ``behind`` are rows that read it as ``value``. ``kind``
-    says of which nodes this is one.
+    says of which nodes this is one. Kernels of ours that do the same need those of ``first`` in front of them.
     """
 
     library: str
@@ -32,27 +48,38 @@ class Chosen:
     function: Any
     name: str
     flops: int
-    places: tuple[Place | None, ...]
+    places: tuple[Place | Mask | None, ...]
     result: Place
     workspace_bytes: int
     result_bytes: int
     value: Value | None = None
     behind: tuple[Instruction, ...] = ()
+    first: tuple[Instruction, ...] = ()
 
 
 class Chooser(ABC):
     """The nodes of one plan on a card that a library may compute.
 
     ``place`` is where a value lies; ``split`` writes what follows a root. ``kind`` names the nodes. Factors in float32
-    may be rounded to ``rounding``.
+    may be rounded to ``rounding``. Of ``left`` nodes kernels compute a part that calls might have computed: its name,
+    and why. A backward reads the values that are ``kept``; bits of its own forward are in ``masks``. With ``joins``
+    nodes behind others may be computed with these. Values are ``left_out`` of memory as the nodes that read them do
+    without, if the library computes them.
     """
 
     kind: ClassVar[str]
 
-    def __init__(self, plan: Plan, device: int, place: Callable[[Value], Place], split: Split,
+    joins = True
+
+    def __init__(self, plan: Plan, device: int, place: Callable[[Value], Place], split: Split, only: Only,
                  rounding: Rounding) -> None:
-        self.plan, self.device, self.place, self._split = plan, device, place, split
+        self.plan, self.device, self.place, self._split, self._only = plan, device, place, split, only
         self.rounding: Rounding = rounding
+        self.left: dict[Node, tuple[str, str]] = {}
+        self.users, self.made = plan.graph.users(), plan.graph.producers()
+        self.kept: Collection[Value] = ()
+        self.masks: dict[Value, Mask] = {}
+        self.left_out: dict[Value, tuple[Node, ...]] = {}
         self.capability = int(cupy().cuda.Device(device).compute_capability)
         self.cuda = cupy().cuda.runtime.runtimeGetVersion() // 1000
 
@@ -66,6 +93,13 @@ class Chooser(ABC):
 
     def choose_both(self, before: Node, node: Node) -> Chosen | None:
         """Return how the library computes a node and the one right before it at once, or None; may refuse."""
+        return None
+
+    def with_totals(self, chosen: Chosen, node: Node, total: Node) -> Chosen | None:
+        """Return how a node that is ``chosen`` and the sums of its result right behind it are computed, or None.
+
+        It may refuse.
+        """
         return None
 
     def overlap(self, a: Value, b: Value) -> bool:

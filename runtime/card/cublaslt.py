@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from ctypes import byref, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from kusari.ir import DType
 from kusari.ir.product import Rounding
@@ -29,18 +29,22 @@ COMPUTE_32F: dict[Rounding, int] = {"": 68, "bf16": 75, "tf32": 77}  # 32F, 32F_
 # cublasLtMatrixLayoutAttribute_t
 BATCH_COUNT, STRIDED_BATCH_OFFSET = 5, 6
 # cublasLtMatmulDescAttributes_t
-TRANSA, TRANSB, EPILOGUE, BIAS_POINTER = 3, 4, 7, 8
+TRANSA, TRANSB, EPILOGUE, BIAS_POINTER, AUX_POINTER, AUX_LD = 3, 4, 7, 8, 11, 12
 # cublasLtEpilogue_t; the values of a line are joined by or
-DEFAULT, RELU, BIAS = 1, 2, 4
+DEFAULT, RELU, BIAS, GELU, AUX = 1, 2, 4, 32, 128
+DRELU, DGELU, BGRAD = 8 | AUX, 64 | AUX, 16
 BGRADA, BGRADB = 256, 512
 # cublasLtMatmulPreferenceAttributes_t
 MAX_WORKSPACE_BYTES = 1
 MIN_ALIGNMENT_BYTES = (5, 6, 7, 8)  # of A, B, C and D
 
-VECTOR_BYTES = 16  # by which kernels read, biases always
+MASK_BITS = 128     # of which a ReLU's lines of bits are multiples
+GELU_ELEMENTS = 8   # of which a GELU's lines of arguments are multiples
+VECTOR_BYTES = 16   # by which kernels read, biases always
 MOST_ALIGNMENT_BYTES = 256
 #: As NVIDIA recommends: of cards from compute capability 9.0 on, and of older ones.
 WORKSPACE_BYTES, WORKSPACE_BYTES_BEFORE_90 = 32 << 20, 4 << 20
+CAPABILITY_90 = 90
 
 
 class Algorithm(ctypes.Structure):
@@ -56,9 +60,17 @@ class Heuristic(ctypes.Structure):
                 ("reserved", c_int * 4)]
 
 
+Function = Literal["", "relu", "gelu", "gradient of relu", "gradient of gelu"]
+_FUNCTIONS: dict[Function, int] = {"": 0, "relu": RELU, "gelu": GELU, "gradient of relu": DRELU,
+                                   "gradient of gelu": DGELU}
+
+
 @dataclass(frozen=True)
 class Work:
-    """``alpha * op(A) @ op(B) + beta * C`` of ``batch`` matrices in C order, plus a bias of each column, then a ReLU.
+    """``alpha * op(A) @ op(B) + beta * C`` of ``batch`` matrices in C order, plus a bias of each column, a function.
+
+    A function ``keeps`` what its gradient reads: where its argument is positive, a bit for each element in lines of
+    128, or the argument. A gradient reads that, and may have its own sums by columns as a second result (``totals``).
 
     Instead of a bias there may be ``sums`` of a factor over the terms, its number, which are a second result: of A, by
     rows of the product, if it is transposed, and of B, by columns, if it is not.
@@ -81,19 +93,33 @@ class Work:
     alpha: float = 1.0
     adds: bool = False
     bias: bool = False
-    relu: bool = False
+    function: Function = ""
+    keeps: bool = False
+    totals: bool = False
     sums: int | None = None
     rounding: Rounding = ""
 
     @property
     def has_vector(self) -> bool:
         """Whether there is a bias or sums."""
-        return self.bias or self.sums is not None
+        return self.bias or self.totals or self.sums is not None
 
     @property
     def epilogue(self) -> int:
         """The value of the library's enumeration, in which B of ours is A."""
-        return (BIAS * self.bias | RELU * self.relu if self.sums is None else (BGRADB, BGRADA)[self.sums]) or DEFAULT
+        if self.sums is not None:
+            return (BGRADB, BGRADA)[self.sums]
+        return (_FUNCTIONS[self.function] | BIAS * self.bias | AUX * self.keeps | BGRAD * self.totals) or DEFAULT
+
+    @property
+    def line(self) -> int:
+        """Bits or arguments from one row to the next, of what functions keep for gradients."""
+        return -(-self.n // MASK_BITS) * MASK_BITS if self.function.endswith("relu") else self.n
+
+    @property
+    def mask_bytes(self) -> int:
+        """Bytes of a ReLU's bits."""
+        return self.m * self.line // 8
 
     @property
     def result_bytes(self) -> int:
@@ -106,8 +132,9 @@ class Work:
         return 2 * self.batch * self.m * self.n * self.k
 
     def __str__(self) -> str:
-        parts = [name for name, there in (("add", self.adds), ("bias", self.bias), ("relu", self.relu),
-                                          ("sums", self.sums is not None)) if there]
+        parts = [name for name, there in (
+            ("add", self.adds), ("bias", self.bias), (self.function.replace("gradient of ", "d"), self.function),
+            ("kept", self.keeps), ("sums", self.totals or self.sums is not None)) if there]
         return "_".join(["cublasLtMatmul", *parts])
 
 
@@ -144,6 +171,7 @@ class Library:
         self._lock = threading.Lock()
         self.products: dict[tuple[int, Work], Product] = {}  # by card
         self.keeps_nan: dict[tuple[int, Work], bool] = {}
+        self.probed: dict[tuple[int, str, Rounding], str] = {}  # why what is not documented is not used, or nothing
 
     @property
     def version(self) -> str:
@@ -188,11 +216,17 @@ class Library:
                 self._set("MatmulDesc", made, attribute, c_int32(TRANSPOSED))
         if work.epilogue != DEFAULT:
             self._set("MatmulDesc", made, EPILOGUE, c_uint32(work.epilogue))
+        if work.epilogue & AUX:
+            self._set("MatmulDesc", made, AUX_LD, c_int64(work.line))
         return made
 
     def set_vector(self, description: c_void_p, address: int) -> None:
         """Let an operation add the bias at an address, or write its sums there."""
         self._set("MatmulDesc", description, BIAS_POINTER, c_void_p(address))
+
+    def set_kept(self, description: c_void_p, address: int) -> None:
+        """Let a function keep at an address what its gradient reads, or a gradient read it there."""
+        self._set("MatmulDesc", description, AUX_POINTER, c_void_p(address))
 
     def algorithm(self, device: int, description: c_void_p, layouts: Sequence[c_void_p], workspace: int,
                   alignments: Sequence[int]) -> Heuristic:
@@ -244,7 +278,7 @@ class Product:
         self._alpha, self._beta = scalar(work.alpha), scalar(1.0 if work.adds else 0.0)
 
     def prepare(self, most_workspace_bytes: int, alignments: tuple[int, ...]) -> int:
-        """Choose the algorithm for A, B, C, D and the bias or sums at addresses of such alignments.
+        """Choose the algorithm for A, B, C, D, the bias or sums, and what is kept at addresses of such alignments.
 
         Returns the bytes of its workspace; raises ``Refused``.
         """
@@ -255,30 +289,44 @@ class Product:
         return found.workspaceSize
 
     def _choose(self, workspace: int, alignments: tuple[int, ...]) -> Heuristic:
-        a, b, c, d, vector = alignments
+        a, b, c, d, vector, kept = alignments
         if self.work.has_vector:
             if vector < VECTOR_BYTES:
                 raise Refused(f"the {'bias is' if self.work.bias else 'sums are'} aligned to {vector} bytes only")
             self.library.set_vector(self._description, vector)  # nothing is read: its alignment matters
+        if self.work.epilogue & AUX:
+            if kept < VECTOR_BYTES:
+                raise Refused(f"what a gradient reads is aligned to {kept} bytes only")
+            self.library.set_kept(self._description, kept)
         return self.library.algorithm(self.device, self._description, self._layouts, workspace, (b, a, c, d))
 
-    def __call__(self, a: int, b: int, c: int, d: int, vector: int, workspace: int, room: int, stream: int) -> None:
+    def __call__(self, a: int, b: int, c: int, d: int, vector: int, kept: int, workspace: int, room: int,
+                 stream: int) -> None:
         """Compute on a stream, on addresses of the card, with ``room`` bytes at ``workspace``; raises ``Refused``.
 
-        Without an addition C is D; without a bias and sums ``vector`` is zero.
+        Without an addition C is D; without a bias and sums ``vector`` is zero, and ``kept`` where nothing is.
         """
-        alignments = tuple([alignment_of(address) for address in (a, b, c, d, vector)])
+        if self.work.epilogue & AUX and not kept:
+            raise Refused("what its forward keeps is not there")
+        alignments = tuple([alignment_of(address) for address in (a, b, c, d, vector, kept)])
         with self._lock:
             found = self._algorithms.get(alignments)
             if found is None or found.workspaceSize > room:
                 found = self._algorithms[alignments] = self._choose(room, alignments)
             if self.work.has_vector:
                 self.library.set_vector(self._description, vector)
+            if self.work.epilogue & AUX:
+                self.library.set_kept(self._description, kept)
             left, right, addend, result = self._layouts
             self.library.call(
                 "cublasLtMatmul", self.library.handle(self.device), self._description, byref(self._alpha), b, left, a,
                 right, byref(self._beta), c, addend, d, result, byref(found.algo), workspace if room else None,
                 found.workspaceSize, stream or None)
+
+
+def most_workspace(capability: int) -> int:
+    """Return the most bytes of a workspace on a card of a compute capability."""
+    return WORKSPACE_BYTES if capability >= CAPABILITY_90 else WORKSPACE_BYTES_BEFORE_90
 
 
 @functools.cache

@@ -6,8 +6,9 @@ import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal
 
@@ -17,18 +18,31 @@ from kusari.ir import Arena, Instruction, Kernel, Node, Plan, Program, TensorTyp
 from kusari.ir.product import Rounding
 
 from ..executable import LEAST_SECONDS, Measured, changes_state, has_status, is_free
-from .choice import SCRATCH, Chooser, Chosen
+from .choice import SCRATCH, Chooser, Chosen, Mask
 from .convolutions import Convolutions
 from .frame import CardFrame
 from .indices import REPORT_BYTES, watch
 from .kernels import CardLoader, cupy
-from .launches import Call, Launch, Place, Refused, segments, with_behind
+from .launches import Call, ForwardPlace, Launch, Place, Refused, segments, with_behind
 from .products import Products
 
 PLACE_BYTES = 256  # of which places in a frame's memory are multiples
 REMEMBERED_CALLS = 256  # more than run until all reports of their time have arrived
 
 _log = logging.getLogger("kusari.static")
+
+Group = tuple[list[Instruction], Chosen | None]
+
+
+@dataclass(frozen=True)
+class KeptMask:
+    """The bits of a ReLU whose result ``forward`` keeps, both at offsets in its frames, written by a call of it."""
+
+    mask: Mask
+    offset: int
+    at: int
+    call: Call
+    forward: CardExecutable
 
 
 @dataclass
@@ -87,14 +101,15 @@ class CardExecutable:
     reports of gathers and the tables of kernels with many operands. Constants are one buffer that all frames read.
     ``graphs`` says whether launches become CUDA graphs; of NVIDIA's ``libraries`` those with these names are called.
     Where one refuses, now or in a run, kernels of ours are launched. Libraries may round factors in float32 to
-    ``rounding``.
+    ``rounding``. Outputs in ``kept`` stay in the frame for a backward, which reads ``masks`` of its forward.
 
     Invariant: ``rows`` run in the program's order, on the stream that is current at the call; every frame has memory of
     its own, so any number of them may be in flight. Rows are replaced as a whole, and frames notice.
     """
 
     def __init__(self, plan: Plan, program: Program, loader: CardLoader, device: int, graphs: bool = True,
-                 libraries: Collection[str] = ("cuBLASLt", "cuDNN"), rounding: Rounding = "") -> None:
+                 libraries: Collection[str] = ("cuBLASLt", "cuDNN"), rounding: Rounding = "",
+                 kept: Collection[Value] = (), masks: Collection[KeptMask] = ()) -> None:
         started = time.perf_counter()
         self.plan, self.program, self.device, self.graphs = plan, program, device, graphs
         graph = plan.graph
@@ -110,22 +125,21 @@ class CardExecutable:
         self.watch = watch(device)
         state = {plan.slots.get(v) for v in self.written}
         refused: Counter[tuple[str, str]] = Counter()
-        choosers = [make(plan, device, self._place, loader.dialect.split, rounding) for name, make in (
-            ("cuBLASLt", Products), ("cuDNN", Convolutions)) if name in libraries]
-        groups: list[tuple[list[Instruction], Chosen | None]] = []
-        for _, found in groupby(rows, lambda row: id(row.node)):
-            of_node = list(found)
-            both = self._choice_of_both(groups[-1], of_node[0], choosers, state) if groups else None
-            if both is None:
-                groups.append((of_node, self._choice(of_node[0], choosers, state, refused)))
-            else:
-                groups[-1] = groups[-1][0] + of_node, both
+        choosers = [make(plan, device, self._place, loader.dialect.split, loader.dialect.only, rounding)
+                    for name, make in (("cuBLASLt", Products), ("cuDNN", Convolutions)) if name in libraries]
+        for chooser in choosers:
+            chooser.kept = [v for v in kept if isinstance(plan.slots.get(v), Arena)]
+            chooser.masks.update((m.mask.value, m.mask) for m in masks)
+        groups = self._groups(rows, choosers, state, refused)
         chosen = [choice for _, choice in groups if choice is not None]
         scratch = max((r.kernel.shared for r in native if r.kernel is not None), default=0)
         scratch = max([scratch, *[_padded(c.workspace_bytes) + c.result_bytes for c in chosen]])
         self._scratch = Place(None, _padded(plan.arena_size))
         self.report_place = Place(None, self._scratch.offset + _padded(scratch))
         self._end = self.report_place.offset + _padded(REPORT_BYTES * len(gathers))
+        #: With the calls that write them.
+        self._masks: dict[Mask, tuple[Place, Call | None]] = {
+            m.mask: (ForwardPlace(self._place(m.mask.value).index, m.offset, m.at, m.forward), m.call) for m in masks}
         entries: list[Launch | Instruction] = []
         seen = guarded = 0
         for of_node, choice in groups:
@@ -144,6 +158,10 @@ class CardExecutable:
         self.buffer_bytes = self._end
         with cupy().cuda.Device(device):
             self.consts = self._constants()
+        self.refused: set[Call] = set()
+        self._backwards: weakref.WeakSet[CardExecutable] = weakref.WeakSet()  # which read masks of this one's
+        for m in masks:
+            m.forward._backwards.add(self)
         self._free: list[CardFrame] = []
         self._begun: deque[int] = deque(maxlen=REMEMBERED_CALLS)
         kernels = [r.kernel for r in native if r.kernel is not None]
@@ -154,6 +172,46 @@ class CardExecutable:
             moved_bytes=sum(map(_moved, native)), flops=sum(k.flops for k in kernels),
             compile_seconds=time.perf_counter() - started, guarded=guarded, refused=refused)
         self._count()
+
+    def _groups(self, rows: Sequence[Instruction], choosers: Sequence[Chooser], state: set[Any],
+                refused: Counter[tuple[str, str]]) -> list[Group]:
+        """The rows of each node, or of two that a library computes at once, and how it does that, or None."""
+        groups: list[Group] = []
+        before = refused.copy()
+        for _, found in groupby(rows, lambda row: id(row.node)):
+            of_node = list(found)
+            both = self._choice_of_both(groups[-1], of_node[0], choosers, state) if groups else None
+            if both is None:
+                groups.append((of_node, self._choice(of_node[0], choosers, state, refused)))
+            else:
+                groups[-1] = groups[-1][0] + of_node, both
+        called = {id(row.node) for of_node, choice in groups if choice is not None for row in of_node}
+        if any(id(n) not in called for c in choosers for readers in c.left_out.values() for n in readers):
+            for chooser in choosers:  # a value that is left out has readers: without joining none is
+                chooser.joins = False
+                chooser.left_out.clear()
+            refused.clear()
+            refused.update(before)
+            return self._groups(rows, choosers, state, refused)
+        groups = self._with_totals(groups, choosers, state)
+        refused.update(reason for c in choosers for reason in c.left.values())
+        return groups
+
+    def _with_totals(self, groups: Sequence[Group], choosers: Sequence[Chooser], state: set[Any]) -> list[Group]:
+        """Groups of which some have the one behind them: the sums of their results, which have no call of their own."""
+        found: list[Group] = []
+        for rows, choice in groups:
+            last, call = found[-1] if found else ([], None)
+            both: Chosen | None = None
+            if call is not None and choice is None and len({id(row.node) for row in last}) == 1 and not any(
+                    r.kernel is None or changes_state(r, self.plan, state) for r in rows):
+                with suppress(Refused, RuntimeError), cupy().cuda.Device(self.device):
+                    both = next((b for c in choosers if (b := c.with_totals(call, last[0].node, rows[0].node))), None)
+            if both is None:
+                found.append((rows, choice))
+            else:
+                found[-1] = [*last, *rows], both
+        return found
 
     def _choice(self, row: Instruction, choosers: Sequence[Chooser], state: set[Any],
                 refused: Counter[tuple[str, str]]) -> Chosen | None:
@@ -173,8 +231,9 @@ class CardExecutable:
     def _choice_of_both(self, before: tuple[list[Instruction], Chosen | None], row: Instruction,
                         choosers: Sequence[Chooser], state: set[Any]) -> Chosen | None:
         """How a library does the work of a row and of the node before, which has its own kernels, at once, or None."""
-        rows, choice = before
-        if choice is not None or any(r.kernel is None or changes_state(r, self.plan, state) for r in (*rows, row)):
+        rows, _ = before
+        if len({id(r.node) for r in rows}) > 1 or any(
+                r.kernel is None or changes_state(r, self.plan, state) for r in (*rows, row)):
             return None
         try:
             with cupy().cuda.Device(self.device):
@@ -185,16 +244,28 @@ class CardExecutable:
 
     def _call(self, row: Instruction, chosen: Chosen, own: Sequence[Launch | Instruction]) -> Call:
         """The call of a library in place of the rows of a node, which all have kernels, and the launches behind it."""
-        instead = tuple([e for e in own if isinstance(e, Launch)])
-        assert len(instead) == len(own)
+        first = [self._launch(r, r.kernel, 0, False) for r in chosen.first if r.kernel is not None]
+        instead = tuple([e for e in (*first, *own) if isinstance(e, Launch)])
+        assert len(instead) == len(first) + len(own)
         room = _padded(chosen.workspace_bytes)
         scratch = Place(None, self._scratch.offset + room)
-        places = tuple([scratch if p is SCRATCH else p for p in chosen.places])
+        masks = [p for p in chosen.places if isinstance(p, Mask)]
+        for mask in masks:
+            if mask not in self._masks:
+                self._masks[mask] = Place(None, self._end), None
+                self._end += _padded(mask.nbytes)
+        needed = next((self._masks[mask][1] for mask in masks), None)
+        places = tuple([scratch if p is SCRATCH else self._masks[p][0] if isinstance(p, Mask) else p
+                        for p in chosen.places])
         result = scratch if chosen.result is SCRATCH else chosen.result
         behind = tuple([self._launch(r, r.kernel, 0, False, {chosen.value: result})
                         for r in chosen.behind if r.kernel is not None])
-        return Call(row, chosen.function, 0, 0, (*places, self._scratch), chosen=chosen, room=room, behind=behind,
-                    instead=instead)
+        call = Call(row, chosen.function, 0, 0, (*places, self._scratch), chosen=chosen, room=room, behind=behind,
+                    instead=instead, needed=needed)
+        for mask in masks:  # the first call writes it
+            if needed is None:
+                self._masks[mask] = self._masks[mask][0], call
+        return call
 
     def _launch(self, row: Instruction, kernel: Kernel, before: int, changes: bool,
                 elsewhere: Mapping[Value | None, Place] | None = None) -> Launch:
@@ -227,13 +298,28 @@ class CardExecutable:
         self._begun.clear()
         return undone
 
+    def kept_mask(self, value: Value, name: Value) -> KeptMask | None:
+        """Return the bits of a ReLU whose result, an output, is kept, for an executable that calls it ``name``."""
+        slot = self.plan.slots.get(value)
+        for mask, (place, call) in self._masks.items():
+            if mask.value is value and isinstance(slot, Arena) and call is not None and call not in self.refused:
+                return KeptMask(replace(mask, value=name), place.offset, slot.offset, call, self)
+        return None
+
     def refuse(self, call: Call | None, reason: str) -> None:
-        """Do the work of a call by kernels of ours from the next run on; without a call, that of all calls."""
+        """Do the work of a call by kernels of ours from the next run on; without a call, that of all calls.
+
+        Calls of backwards that read what it keeps are refused, too.
+        """
+        self._refuse(lambda e: e is call or call is None, reason)
+
+    def _refuse(self, is_one: Callable[[Call], bool], reason: str) -> None:
         with self._lock:
-            calls = [e for e in self._entries if isinstance(e, Call) and (e is call or call is None)]
+            calls = [e for e in self._entries if isinstance(e, Call) and is_one(e)]
             if not calls:
                 return
             gone = set(calls)
+            self.refused |= gone
             self._entries = [each for e in self._entries for each in (
                 e.instead if isinstance(e, Call) and e in gone else (e,))]
             self.rows = segments(self._entries)
@@ -243,6 +329,8 @@ class CardExecutable:
             self._count()
         _log.warning("%s of %s are computed by other kernels: %s", " and ".join(
             f"{count} {kind}" for kind, count in kinds.items()), self.plan.graph.name, reason)
+        for backward in list(self._backwards):
+            backward._refuse(lambda e: e.needed in gone, reason)
 
     def _count(self) -> None:
         """Count launches and calls for the report."""

@@ -15,7 +15,7 @@ from ..frame import LARGE, LARGE_BYTES
 from ..python_rows import LateIndexError, PythonRows
 from .indices import REPORT_BYTES
 from .kernels import cupy
-from .launches import Call, Launch, Refused, with_behind
+from .launches import Call, ForwardPlace, Launch, Refused, with_behind
 
 if TYPE_CHECKING:
     from .executable import CardExecutable
@@ -230,6 +230,8 @@ class CardFrame(PythonRows):
                 skipped -= 1
                 continue
             try:
+                if own.refused and isinstance(launch, Call) and launch.needed in own.refused:
+                    raise Refused("the call that keeps what this one reads has failed")
                 launch.start(addresses, stream)
             except Refused as error:
                 assert isinstance(launch, Call)
@@ -303,8 +305,8 @@ class CardFrame(PythonRows):
     def _addresses(self, launch: Launch) -> tuple[int, ...]:
         """The addresses that a launch gets, or that of its table, which is written."""
         own, base = self.executable, self.memory.ptr
-        addresses = tuple([0 if p is None else p.offset + (base if p.index is None else self._base(p.index))
-                           for p in launch.places])
+        addresses = tuple([0 if p is None else self._in_forward(p) if isinstance(p, ForwardPlace) else
+                           p.offset + (base if p.index is None else self._base(p.index)) for p in launch.places])
         if launch.table is not None:
             table = np.array(addresses, np.uint64)
             (self.memory + launch.table.offset).copy_from_host(
@@ -313,6 +315,17 @@ class CardFrame(PythonRows):
         if launch.more:
             return *addresses, base + own.report_place.offset if launch.more == "reports" else own.watch.flag.data.ptr
         return addresses
+
+    def _in_forward(self, place: ForwardPlace) -> int:
+        """The address of a place in the frame of a forward, or 0 if the array that tells the frame is not in one."""
+        array: Any = None if place.index is None else self.bound[place.index]
+        if array is None:
+            return 0
+        for frame in self.every:
+            memory = frame.memory
+            if frame.executable is place.forward and memory is not None and array.data.ptr == memory.ptr + place.at:
+                return memory.ptr + place.offset
+        return 0
 
     def _base(self, index: int) -> int:
         array = self.bound[index]

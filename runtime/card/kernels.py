@@ -21,7 +21,8 @@ class Dialect:
 
     A guarded text has one parameter more, the reports of so many gathers, and does nothing if one of them has found an
     index out of bounds. The kernel ``noting`` so many reports sets a flag, its second parameter. ``split`` returns,
-    for a node with an epilogue, a value that stands for its product or convolution alone, and rows that do the rest.
+    for a node with an epilogue, a value that stands for its product or convolution alone, and rows that do the rest;
+    ``only`` returns rows that write one result of a nest.
     """
 
     source: Callable[[str], str]
@@ -29,6 +30,7 @@ class Dialect:
     noting: Callable[[int], Kernel]
     options: tuple[str, ...]
     split: Callable[[Node], tuple[Value, tuple[Instruction, ...]] | None]
+    only: Callable[[Node, Value], tuple[Instruction, ...] | None]
 
 
 @dataclass

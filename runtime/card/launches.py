@@ -20,6 +20,17 @@ class Place:
     offset: int
 
 
+@dataclass(frozen=True)
+class ForwardPlace(Place):
+    """A place in the memory of a frame of ``forward``, in which external number ``index`` lies ``at`` an offset.
+
+    It is nowhere while that external lies somewhere else.
+    """
+
+    at: int
+    forward: Any
+
+
 @dataclass(frozen=True, eq=False)
 class Launch:
     """One launch of a kernel: its operands as places, which are the kernel's parameters or the entries of its table.
@@ -46,7 +57,8 @@ class Launch:
 class Call(Launch):
     """The call of a library for the work of a node, and launches ``behind`` it that finish the work.
 
-    ``instead`` are the launches that do all of it where the library refuses. The function, as it was ``chosen``, takes
+    ``instead`` are the launches that do all of it where the library refuses, and where it has refused the call
+    ``needed``, which leaves something to this one that plans do not have. The function, as it was ``chosen``, takes
     the addresses of the places, and ``room`` bytes at the last to write to; it raises ``Refused``.
     """
 
@@ -54,6 +66,7 @@ class Call(Launch):
     room: int = 0
     behind: tuple[Launch, ...] = ()
     instead: tuple[Launch, ...] = ()
+    needed: Call | None = None
 
     def start(self, addresses: tuple[int, ...], stream: Any) -> None:
         """Make the call on a stream."""

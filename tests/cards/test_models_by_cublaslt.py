@@ -11,12 +11,13 @@ from cards.machines import SWEEP, Machine
 from cards.test_compiled import WHOLE, check_training, step_report
 from cublaslt_double import CublasLt
 
+from kusari.commands.models import MODELS
 from kusari.runtime.card import libraries
-from kusari.runtime.card.cublaslt import Heuristic, Library, Product, Work, alignment_of
+from kusari.runtime.card.cublaslt import Function, Heuristic, Library, Product, Work, alignment_of
 
 # Launches of a whole step with the library, kernels among them that differ, calls, and bytes of a frame.
-CALLED = {"mushroom_mlp": (14, 5, 8, 1024), "mnist_mlp": (15, 6, 8, 2048), "lenet_cnn": (24, 18, 6, 9472),
-          "ptb_lstm": (89, 24, 23, 16896), "transformer_block": (43, 16, 18, 10752), "vgg_cifar": (51, 40, 6, 15616),
+CALLED = {"mushroom_mlp": (13, 5, 8, 1280), "mnist_mlp": (13, 5, 8, 2304), "lenet_cnn": (23, 17, 6, 9728),
+          "ptb_lstm": (89, 24, 23, 16896), "transformer_block": (43, 16, 18, 10752), "vgg_cifar": (50, 39, 6, 15616),
           "resnet18": (115, 74, 3, 156672)}
 
 
@@ -38,6 +39,21 @@ def test_launches_calls_and_bytes(card: Machine, blas: CublasLt, name: str, monk
     assert {kind for kind, _ in report.refused} <= {"convolutions"} and not report.python_instructions
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("agrees", [True, False])
+def test_launches_of_a_block_with_gelu(card: Machine, blas: CublasLt, agrees: bool,
+                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tests' units are no multiple of 8."""
+    monkeypatch.setattr(cupy_kernels.RawKernel, "_run", lambda *_: None)
+    model = MODELS["transformer_block"]
+    monkeypatch.setitem(MODELS, "transformer_block", replace(model, tiny={**model.tiny, "units": 16}))
+    if not agrees:
+        blas.gelu = lambda x: x
+    report = step_report(card, "transformer_block")
+    assert (report.launches, report.calls.total()) == (41 if agrees else 43, 18)
+    assert {kind for kind, _ in report.refused} == (set() if agrees else {"GELUs", "gradients of GELU"})
+
+
 def test_sizes_and_alignments() -> None:
     assert ctypes.sizeof(Heuristic) == 96 and Heuristic.workspaceSize.offset == 64 and Heuristic.state.offset == 72
     assert [alignment_of(a) for a in (0, 512, 256, 128, 24, 20, 2)] == [256, 256, 256, 16, 8, 4, 2]
@@ -50,7 +66,7 @@ def test_descriptors_are_those_of_the_library() -> None:
         pytest.skip("there is no cuBLASLt")
     library = Library(found)
     for kind in ("float16", "float32", "float64"):
-        work = Work(3, 4, 5, True, True, 2, 15, 20, np.dtype(kind), np.dtype(kind), bias=True, relu=True)
+        work = Work(3, 4, 5, True, True, 2, 15, 20, np.dtype(kind), np.dtype(kind), bias=True, function="relu")
         product = Product(library, 0, work)
         library.set_vector(product._description, 256)
     single = np.dtype("f")
@@ -58,4 +74,8 @@ def test_descriptors_are_those_of_the_library() -> None:
     for work in (replace(plain, sums=0), replace(plain, sums=1), replace(plain, rounding="bf16"),
                  replace(plain, rounding="tf32")):
         Product(library, 0, work)
+    names: tuple[Function, ...] = ("relu", "gelu", "gradient of relu", "gradient of gelu")
+    for work in [replace(plain, function=name, keeps=i < 2, totals=i >= 2) for i, name in enumerate(names)]:
+        product = Product(library, 0, work)
+        library.set_kept(product._description, 256)
     assert int(library.version.split(".")[0]) in (12, 13)

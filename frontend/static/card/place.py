@@ -17,8 +17,16 @@ from kusari.codegen.cuda.text.dialect import OPTIONS, cuda_source
 from kusari.codegen.cuda.text.guard import guarded, noting
 from kusari.ir import Graph, Node, Plan, Program, Trait, Value
 from kusari.ir.product import Rounding
-from kusari.passes import WITHOUT_WINOGRAD, Observer, name_of, plain_factors, plan, sums_beside_products
-from kusari.runtime.card.executable import CardExecutable, nodes_without_kernels
+from kusari.passes import (
+    WITHOUT_WINOGRAD,
+    Observer,
+    name_of,
+    plain_factors,
+    plan,
+    products_beside_gelu,
+    sums_beside_products,
+)
+from kusari.runtime.card.executable import CardExecutable, KeptMask, nodes_without_kernels
 from kusari.runtime.card.kernels import CardLoader, Dialect, cupy
 from kusari.runtime.card.rounding import rounding
 
@@ -26,7 +34,7 @@ from ... import environment
 from ...backends.cuda import is_cupy_array
 from ...configuration import config
 from ...function_node import FunctionNode
-from ..compile.compile import Compiled
+from ..compile.compile import Compiled, Forward
 from ..compile.finished import finished
 from ..compile.memory import description
 from ..errors import Fault, NotCompilable
@@ -35,9 +43,10 @@ from .arguments import CardArguments
 
 EVERY_INPUT = 1 << 62  # bytes: graphs read fixed addresses, so inputs are copied to where the planner has them
 #: Passes in another order than on the CPU: CuPy draws, kernels compute masks, factors may be halves, and libraries
-#: compute sums beside products.
+#: compute sums, and gradients of GELU, with products.
 PASSES = (*(p for step in WITHOUT_WINOGRAD if name_of(step) != "narrow_draws"
-            for p in ((plain_factors, step) if name_of(step) == "fuse" else (step,))), sums_beside_products)
+            for p in ((plain_factors, step) if name_of(step) == "fuse" else (step,))), sums_beside_products,
+          products_beside_gelu)
 _ANY = TARGETS["generic"]  # texts do not depend on the processor, whom only LLVM knows
 
 
@@ -65,7 +74,7 @@ class CardPlace:
         return is_cupy_array(array) and array.device.id == self.device
 
     def compile(self, graph: Graph, kept: Sequence[Value], copy_in: int, copy_out: int, memory: str | float,
-                spent: Collection[int], observer: Observer | None) -> Compiled:
+                spent: Collection[int], observer: Observer | None, forward: Forward | None = None) -> Compiled:
         """Compile a graph to kernels of a card; the arguments are those of ``compile_graph``.
 
         With ``copy_in`` zero inputs lie in the frame of a forward, where a backward finds them, or in buffers of their
@@ -80,7 +89,8 @@ class CardPlace:
         if keep is not None:
             keep(planned)
         about = "" if did is None else description(memory, did)
-        return self._loaded(graph, planned, program, [planned.graph.outputs[i] for i in positions], about, started)
+        kept = [planned.graph.outputs[i] for i in positions]
+        return self._loaded(graph, planned, program, kept, about, started, forward)
 
     def load(self, graph: Graph, final: Graph, kept: Sequence[Value], copy_in: int, copy_out: int, about: str,
              ) -> Compiled:
@@ -90,12 +100,17 @@ class CardPlace:
         return self._loaded(graph, planned, self._write(planned), kept, about, started)
 
     def _loaded(self, graph: Graph, planned: Plan, program: Program, kept: Sequence[Value], about: str,
-                started: float) -> Compiled:
+                started: float, forward: Forward | None = None) -> Compiled:
         for node in nodes_without_kernels(program, planned):
             if not _is_called(node):
                 raise NoKernel(node)
+        masks: list[KeptMask] = []
+        if forward is not None:
+            before, outputs = forward
+            masks = [mask for i, j in outputs.items() if (mask := before.executable.kept_mask(
+                before.plan.graph.outputs[j], planned.graph.inputs[i])) is not None]
         executable = CardExecutable(planned, program, loader(), self.device, environment.text("CUDA_GRAPH") != "0",
-                                    _libraries(), self.rounding)
+                                    _libraries(), self.rounding, kept, masks)
         return Compiled(graph, planned, program, executable, time.perf_counter() - started, tuple(kept), about, self)
 
     def _write(self, planned: Plan) -> Program:
@@ -147,7 +162,8 @@ def card(device: int) -> CardPlace:
 @functools.cache
 def loader() -> CardLoader:
     """Return the kernels of this process."""
-    return CardLoader(Dialect(cuda_source, guarded, noting, OPTIONS, CardGenerator(_ANY).split))
+    writer = CardGenerator(_ANY)
+    return CardLoader(Dialect(cuda_source, guarded, noting, OPTIONS, writer.split, writer.only))
 
 
 def _libraries() -> tuple[str, ...]:

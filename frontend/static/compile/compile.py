@@ -73,22 +73,27 @@ def copied_below(graph: Graph) -> int:
     return 0 if KNOWN_LAYOUT and not any(n.op.writes for n in graph.nodes) else COPY_BELOW_BYTES
 
 
+#: The compiled forward of a backward, and which of its outputs an input of the backward is, by number.
+Forward = tuple[Compiled, Mapping[int, int]]
+
+
 @without_collector()
 def compile_graph(graph: Graph, kept: Sequence[Value] = (), copy_in: int = COPY_BELOW_BYTES,
                   copy_out: int = COPY_BELOW_BYTES, memory: str | float = SPEED, spent: Collection[int] = (),
                   observer: Observer | None = None, place: CardPlace | None = None,
-                  family: Family | None = None) -> Compiled:
+                  family: Family | None = None, forward: Forward | None = None) -> Compiled:
     """Compile ``graph`` for the host or for a ``place``; outputs in ``kept`` stay in the frame, not returned.
 
     Inputs below ``copy_in`` bytes are copied into the frame where native code cannot bind them itself, outputs below
     ``copy_out`` bytes out of it; others are passed by pointer. ``memory`` is for graphs that are whole training
     steps, whose outputs number ``spent`` are not returned under ``"low"``: they come after those in ``kept``.
-    ``observer`` sees all passes. Kernels may be those of a ``family``.
+    ``observer`` sees all passes. Kernels may be those of a ``family``. A ``place`` may let a backward read more of its
+    ``forward`` than the values that are kept.
     """
     start = time.perf_counter()
     if place is not None:
         with compiling(graph):
-            return place.compile(graph, kept, copy_in, copy_out, memory, spent, observer)
+            return place.compile(graph, kept, copy_in, copy_out, memory, spent, observer, forward)
     copy_in = min(copy_in, copied_below(graph))
     passes = PIPELINE if config.winograd else WITHOUT_WINOGRAD
     passes = NESTS_ONLY if config.cpu_codegen == "numba" else passes

@@ -158,7 +158,12 @@ class Schedule:
 
     def _compile_backward(self, part: Backward) -> CompiledBackward:
         """Compile a backward."""
-        return CompiledBackward(self.recording, part, self.saved, self.outputs.read)
+        found = CompiledBackward(self.recording, part, self.saved, self.outputs.read)
+        first = len(self.outputs.values)
+        if self._checkpointing is None:
+            found.forward = self.forward, {k: first + i for k, (i, _) in enumerate(
+                found.saved, len(found.seeds) + len(found.read))}
+        return found
 
     def new_call(self) -> Call:
         """Return the frames of one call."""
@@ -365,6 +370,7 @@ class CompiledBackward:
     """A backward graph: seeds and saved values in, gradients out; compiled when it is needed."""
 
     compiled: Any = None
+    forward: Any = None  # that is compiled, and which of its outputs are inputs here
 
     def __init__(self, recording: Recording, backward: Backward, saved: tuple[Value, ...],
                  read: Mapping[Value, Read]) -> None:
@@ -392,4 +398,4 @@ class CompiledBackward:
 
     def _compile(self) -> Any:
         return compile_graph(self.graph, copy_in=0, copy_out=0, place=self.recording.place,
-                             family=self.recording.family)
+                             family=self.recording.family, forward=self.forward)
