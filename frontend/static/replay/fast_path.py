@@ -21,7 +21,7 @@ from .arguments import FastPath
 if TYPE_CHECKING:
     from .schedule import Schedule
 
-MOST_OBJECTS = 64  # tuples of arguments that are known
+MOST_KNOWN_CALLS = 64  # whose arguments are known
 Run = Callable[[tuple[Any, ...]], Any]  # returns ``MISS``, and has done nothing, where something is not as it was
 
 
@@ -61,7 +61,7 @@ def define_by_run(fn: Callable[..., Any], args: tuple[Any, ...], leaves: Sequenc
     """
     types = ArrayTypes.of(args, leaves)
     if types is None:
-        if len(known) >= MOST_OBJECTS:
+        if len(known) >= MOST_KNOWN_CALLS:
             known.clear()
         known.add((config.train, config.enable_backprop, *map(id, args)))
         return lambda args: fn(*args) if (config.train, config.enable_backprop, *map(id, args)) in known else MISS

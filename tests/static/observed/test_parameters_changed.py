@@ -181,6 +181,32 @@ def embedded(decorate: Any) -> Any:
     return lambda i, x: static(model, (np.abs(x) * 3).astype("i") % 5)
 
 
+@row()
+def without_an_array_at_first(decorate: Any) -> Any:
+    def body(self: Any, x: Any) -> Any:
+        h = self.late(x)
+        self.late.W.array[0] = 0
+        return F.tanh(self.late(h))
+    model = build(decorate(body))
+    with model.init_scope():
+        model.late = kusari.links.Linear(None, 4)
+    return lambda i, x: model(x)
+
+
+@row()
+def within_another(decorate: Any) -> Any:
+    def inner(self: Any, x: Any) -> Any:
+        self.m.W.array[0] = x[0]
+        return self.m(x)
+    inner = decorate(inner)
+
+    def body(self: Any, x: Any) -> Any:
+        self.l.W.array[0] *= 0.5
+        return inner(self, F.tanh(self.l(x)).array) + self.l(x)
+    model = build(decorate(body))
+    return lambda i, x: model(x)
+
+
 @row(None)
 def changed_outside(decorate: Any) -> Any:
     """Another array, another layout, another dtype, from outside."""
