@@ -40,6 +40,7 @@ class Written:
         self._memory: dict[int, Any] = {}  # arrays that have been written to
         self._outside: dict[int, Any] = {}  # those of them that were there before the call
         self.sources: list[Value] = []  # the values of these as they were
+        self._by_number: dict[int, Any] = {}  # memory of which there are views by computed numbers
         self._sources: dict[int, Value] = {}  # the same by the memory's identity
         self._read: dict[int, Any] = {}  # arrays that functions may read again, or write to
         self._numpy = False
@@ -110,6 +111,16 @@ class Written:
         if array.base is None:
             self._own[id(array)] = array
 
+    def view_by_number(self, array: Any) -> None:
+        """Note that there is a view of an array by a computed number, which is another part in other calls."""
+        self._by_number[id(owner(array))] = owner(array)
+
+    def may_change(self, tape: Tape, array: Any, whole: Any) -> bool:
+        """Whether it is known which part of ``whole`` an array, which changes, and other views of it are."""
+        memory = owner(whole)
+        return id(memory) not in self._by_number or array is whole and not any(
+            owner(y) is memory and y.size < whole.size for y in tape.live_arrays())
+
     def is_kept(self, array: Any) -> bool:
         """Whether a function may read an array, or another part of its memory, again."""
         return id(owner(array)) in self._read
@@ -163,8 +174,9 @@ class Written:
         """
         memory = owner(array)
         own = memory in tape.constants or id(memory) in self._own
-        if type(memory) is not np.ndarray or id(memory) in self._read or not (
-                own or outside_value(tape, memory) is not None):
+        if type(memory) is not np.ndarray or id(memory) in self._read or not self.may_change(tape, array, memory):
+            return None
+        if not own and outside_value(tape, memory) is None:
             return None
         views = [y for y in tape.live_arrays() if y is not memory and owner(y) is memory]
         part = None if array is memory else part_of(array, memory)

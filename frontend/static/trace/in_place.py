@@ -122,7 +122,8 @@ def change(tape: Tape, operation: Change, fn: Callable[..., Any]) -> Any:
     spec = flatten((args, kwargs), given)
     own = tuple([x is array for x in given])
     part = None if array is whole else part_of(array, whole)
-    found = _operands(tape, whole, [x for x, mine in zip(given, own, strict=True) if not mine])
+    others = [x for x, mine in zip(given, own, strict=True) if not mine]
+    found = _operands(tape, whole, others) if tape.written.may_change(tape, array, whole) else None
     if (array is not whole and part is None) or found is None or not is_made_of_arrays((args, kwargs)):
         _refuse(tape)
     elif _observation(tape).silenced or not RAISING.isdisjoint(np.geterr().values()):

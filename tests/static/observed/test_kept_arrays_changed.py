@@ -215,6 +215,58 @@ def code_of_the_users_changes_it_as_well(decorate: Any) -> Any:
     return lambda i, x: (model(x), model.rows)
 
 
+# -- views by numbers that are others in each call ---------------------------------------------------------------------
+
+
+def numbered(body: Any) -> None:
+    """Add a row of a function that gets a number among its arrays."""
+    def program(decorate: Any) -> Any:
+        model = build(decorate(body))
+        return lambda i, x: model(x, np.array([i % 3]))
+    program.__name__, program.__module__ = body.__name__, __name__
+    ROWS.add(program, "falls back")
+
+
+@numbered
+def a_row_by_number_changes(self: Any, x: Any, t: Any) -> Any:
+    a = np.zeros((3, 4), "f")
+    a[0] = x[0]
+    row = a[t[0]]
+    row += 1
+    return self.l(x) + a
+
+
+@numbered
+def a_part_of_a_row_by_number_changes(self: Any, x: Any, t: Any) -> Any:
+    a = np.zeros((3, 4), "f")
+    a[0] = x[0]
+    a[t[0]][1:] = 5
+    return self.l(x) + a
+
+
+@numbered
+def all_of_a_row_by_number_changes(self: Any, x: Any, t: Any) -> Any:
+    a = np.zeros((3, 4), "f")
+    a[0] = x[0]
+    row = a[t[0]]
+    a[:, 1] = x[0, 0]
+    return self.l(x) + row
+
+
+@numbered
+def a_row_of_a_parameter_by_number(self: Any, x: Any, t: Any) -> Any:
+    row = self.l.W.array[t[0]]
+    row += 1
+    return self.l(x)
+
+
+@numbered
+def a_parameter_behind_a_row_by_number(self: Any, x: Any, t: Any) -> Any:
+    row = self.l.W.array[t[0]]
+    self.l.W.array[0] = x[0]
+    return self.l(x) + row
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_programs(name: str) -> None:
     ROWS.check(name)

@@ -358,11 +358,20 @@ def set_attribute(k: Observer, x: Any, name: str, value: Any) -> None:
 
 def item(k: Observer, x: Any, key: Any) -> Any:
     """Read an item or a part of an array."""
+    keys = key if type(key) is tuple else (key,)
+    is_view = bool(numbers_in(keys)) and not any(isinstance(i, (list, np.ndarray)) for i in keys)
     tape, key = k.observation.tape, _plain(key, "__getitem__()", np.integer)
     if is_mask(key) and not k.observation.off and (tape.is_value(x) or tape.is_value(key)) and (
             found := numpy_nodes.picked(tape, x, key)) is not None:
         return found
-    return method(k, x, "__getitem__", (key,), {})
+    found = method(k, x, "__getitem__", (key,), {})
+    if not is_view or type(found) is not np.ndarray:
+        return found
+    view = x[tuple([i.kusari_value if isinstance(i, ComputedNumber) else i for i in keys])]
+    if (value := tape.known(found)) is not None and not k.observation.off:
+        tape.alias(view, value)
+        tape.written.view_by_number(x)
+    return view
 
 
 def set_item(k: Observer, x: Any, key: Any, value: Any) -> None:
