@@ -111,6 +111,17 @@ class PythonRows:
         """A view of the frame's memory."""
         raise NotImplementedError
 
+    def bind(self, index: int, array: Any) -> None:
+        """Bind an external to an array."""
+        raise NotImplementedError
+
+    def replace(self, node: Node, array: Any) -> None:
+        """Bind another array in the place of a param, the first operand of ``node``, and where the node puts it."""
+        slot = self.plan.slots[node.inputs[0]]
+        assert not isinstance(slot, Arena)
+        node.attrs["put"](array)
+        self.bind(slot.index, array)
+
     def restore(self, index: int, array: Any) -> None:
         """Copy the elements of ``array`` to the array bound to an external."""
         for there in (self.bound[index], *self.replaced.get(index, ())):
@@ -163,6 +174,9 @@ class PythonRows:
             if given is not arrays:
                 self._expect(node, given, arrays)
         if node.op.fills:
+            return
+        if node.op.writes and results:
+            self.replace(node, results[0])
             return
         try:
             for value, result in zip(node.outputs, results, strict=True):

@@ -11,7 +11,7 @@ import numpy as np
 from kusari.ir import Graph, TensorType
 
 from ..progress import Work
-from ..static.trace.bindings import ParameterBinding
+from ..static.arrays.bindings import ParameterBinding
 from ..static.trace.recording import Recording
 from ..static.trees import flatten
 from ..variable import Variable

@@ -21,7 +21,7 @@ from ..link import Link
 from ..link.namespace import entries_of
 from ..link.static_view import StaticView
 from ..parameter import Parameter
-from ..static.trace.bindings import ParameterBinding, StateBinding
+from ..static.arrays.bindings import ParameterBinding, StateBinding
 from ..static.trace.observer.first_call import observed
 from ..static.trace.recorder import Tape
 from ..static.trace.recording import NotStatic, Recording, finish

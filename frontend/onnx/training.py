@@ -14,10 +14,10 @@ from ..backprop import grad
 from ..configuration import using_config
 from ..link import Link
 from ..progress import Work
+from ..static.arrays.bindings import ParameterBinding
 from ..static.errors import NotCompilable
 from ..static.gradients.differentiate import ZEROS, differentiate
 from ..static.step.update import UpdateProgram
-from ..static.trace.bindings import ParameterBinding
 from ..static.trace.recording import NotStatic
 from ..static.trees import flatten
 from ..tape import recording

@@ -192,7 +192,7 @@ class StaticFunction:
         elif len(cache.entries) > 1:
             cache.touch(key)
         if schedule is None:
-            cache.recent = fast_path.define_by_run(self.fn, args, leaves) if fast else None
+            cache.recent = fast_path.define_by_run(self.fn, args, leaves, cache.objects) if fast else None
             return self.fn(*args, **kwargs)
         cache.free_memory(schedule)
         try:

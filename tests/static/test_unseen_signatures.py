@@ -11,7 +11,7 @@ import pytest
 import kusari
 import kusari.functions as F
 from kusari import static_graph
-from kusari.static import StaticGraphError
+from kusari.static import StaticGraphError, function
 from kusari.static.replay import schedule_cache
 from kusari.static.replay.schedule_cache import ALIKE_SIGNATURES
 
@@ -71,3 +71,27 @@ def test_strict_functions_raise_for_each_signature() -> None:
     for n in range(1, 12):
         with pytest.raises(StaticGraphError, match="random numbers are drawn"):
             model(np.ones((n, 2), "f"))
+
+
+def test_calls_with_the_same_objects_have_no_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Any] = []
+    signature = function.signature
+    monkeypatch.setattr(function, "signature", lambda *args: (looked.append(args), signature(*args))[1])
+    body = static_graph(lambda rows, n: F.relu(rows[0])[:np.random.randint(1, 2) + n])
+    given = [[np.full((3, 2), i, "f")] for i in range(3)]
+
+    def count() -> int:
+        looked.clear()
+        for rows in given:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                assert (body(rows, 0).array == rows[0][:1]).all()
+        return len(looked)
+    counts = [count() for _ in range(4)]
+    assert counts[0] >= 3 and counts[2:] == [0, 0], counts
+    given[1][0] += 1  # whatever they contain
+    assert count() == 0
+    given[1] = [np.zeros((3, 2), "f")]
+    assert count() >= 1
+    with kusari.using_config("train", False):
+        assert count() >= 3

@@ -35,6 +35,10 @@ def outside_value(tape: Tape, array: Any) -> Value | None:
     if observation is None or type(array) is not np.ndarray:
         return None
     memory = owner(array)
+    if array in tape.of_parameters:
+        whole = tape.of_parameters.around(array)
+        return whole if whole is None else tape.of_parameters.value(tape, array) if array is whole else _part(
+            tape, array, whole)
     for whole in (*tape.written.arrays(), *tape.states(), *observation.found_arrays()):
         if owner(whole) is not memory:
             continue

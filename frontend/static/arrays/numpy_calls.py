@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from kusari.ir import Arg
+
 from ... import functions as F
 from ...function_node import FunctionNode
 from ...variable import Variable
@@ -77,7 +79,7 @@ class Duplicate(FunctionNode):
         return (None,) * len(indexes)
 
     def lower(self, b: Any, x: Any) -> tuple[Any, ...]:
-        return x,
+        return b.map(Arg(0), x),  # which is nothing, unless ``x`` changes
 
 
 def _compare(fn: str, inputs: tuple[Any, ...]) -> Callable[..., Any]:
@@ -252,7 +254,7 @@ def is_plain(tree: Any) -> bool:
 
 
 def _has_value(tape: Any, array: Any) -> bool:
-    return (tape.knows_elements(array) or tape.is_taken(array) or tape.constants.value(tape, array) is not None
+    return (tape.knows_elements(array) or tape.of_parameters.has(array) or tape.constants.value(tape, array) is not None
             or outside_value(tape, array) is not None)
 
 

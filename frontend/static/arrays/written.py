@@ -22,6 +22,7 @@ from ...configuration import config
 from ...function_node import FunctionNode
 from ...functions.array.entries import encode
 from ...functions.array.indexing import GetItemGrad, ScatterAdd
+from ...parameter import Parameter
 from ...variable import Variable
 from ..trees import array_of
 from . import numpy_calls
@@ -39,6 +40,8 @@ class Written:
         self._memory: dict[int, Any] = {}  # arrays that have been written to
         self._outside: dict[int, Any] = {}  # those of them that were there before the call
         self.sources: list[Value] = []  # the values of these as they were
+        self._by_number: dict[int, Any] = {}  # memory of which there are views by computed numbers
+        self._sources: dict[int, Value] = {}  # the same by the memory's identity
         self._read: dict[int, Any] = {}  # arrays that functions may read again, or write to
         self._numpy = False
         self._followed: set[int] = set()  # persistent arrays that NumPy reads as values: the call may put others there
@@ -59,6 +62,23 @@ class Written:
     def owns(self, array: Any) -> bool:
         """Whether an array lies in memory of the call's own that may be written to."""
         return id(owner(array)) in self._own
+
+    def let_go(self, memory: Any) -> None:
+        """Note that an array from outside is changed in place from now on."""
+        self.sources.remove(self._sources.pop(id(memory)))
+        self._memory.pop(id(memory))
+        self._outside.pop(id(memory))
+
+    def source(self, memory: Any) -> Value | None:
+        """Return the value that an array from outside had before the call changed it."""
+        return self._sources.get(id(memory))
+
+    def kept(self, function: FunctionNode, inputs: Any) -> list[Any]:
+        """Return the arrays from outside that the call has changed and a gradient of a function reads again."""
+        if not self._outside or self._numpy or not (config.enable_backprop and any([v.requires_grad for v in inputs])):
+            return []
+        return [memory for i in function._input_indexes_to_retain or ()
+                if id(memory := owner(array_of(inputs[i]))) in self._outside]
 
     def arrays(self) -> list[Any]:
         """Return the arrays that have been written to."""
@@ -91,6 +111,16 @@ class Written:
         if array.base is None:
             self._own[id(array)] = array
 
+    def view_by_number(self, array: Any) -> None:
+        """Note that there is a view of an array by a computed number, which is another part in other calls."""
+        self._by_number[id(owner(array))] = owner(array)
+
+    def may_change(self, tape: Tape, array: Any, whole: Any) -> bool:
+        """Whether it is known which part of ``whole`` an array, which changes, and other views of it are."""
+        memory = owner(whole)
+        return id(memory) not in self._by_number or array is whole and not any(
+            owner(y) is memory and y.size < whole.size for y in tape.live_arrays())
+
     def is_kept(self, array: Any) -> bool:
         """Whether a function may read an array, or another part of its memory, again."""
         return id(owner(array)) in self._read
@@ -100,9 +130,12 @@ class Written:
         if not self._numpy and not self.is_outside(array) and tape.is_state(memory := owner(array)):
             self._read[id(memory)] = memory
 
-    def retain(self, tape: Tape, array: Any) -> None:
+    def retain(self, tape: Tape, array: Any, direct: bool = False) -> None:
         """Note that a function reads an array again later; constants are compared at the end."""
         memory = owner(array)
+        if not self._numpy and not direct and (tape.of_parameters.is_read(memory) or tape.is_state(memory)
+                                               or tape.is_from_outside(memory)):
+            tape.of_parameters.retain(memory)
         if not self._numpy and self.is_outside(memory):
             tape.note_at_user("a function keeps an array from outside after the call has changed its elements, and "
                               "later calls may change them again before its gradient reads them; give it a copy")
@@ -121,7 +154,9 @@ class Written:
             for variables, indexes in ((inputs, function._input_indexes_to_retain),
                                        (outputs, function._output_indexes_to_retain)):
                 for i in range(len(variables)) if keeps_any else indexes or ():
-                    self.retain(tape, array_of(variables[i]))
+                    array = array_of(variables[i])
+                    whole = issubclass(type(variables[i]), Parameter) or getattr(array, "base", None) is None
+                    self.retain(tape, array, whole and not keeps_any)
 
     @contextmanager
     def by_numpy(self) -> Iterator[None]:
@@ -139,8 +174,9 @@ class Written:
         """
         memory = owner(array)
         own = memory in tape.constants or id(memory) in self._own
-        if type(memory) is not np.ndarray or id(memory) in self._read or not (
-                own or outside_value(tape, memory) is not None):
+        if type(memory) is not np.ndarray or id(memory) in self._read or not self.may_change(tape, array, memory):
+            return None
+        if not own and outside_value(tape, memory) is None:
             return None
         views = [y for y in tape.live_arrays() if y is not memory and owner(y) is memory]
         part = None if array is memory else part_of(array, memory)
@@ -156,6 +192,7 @@ class Written:
         tape.constants.release(memory)
         if not own and id(memory) not in self._outside and (source := tape.known(memory)) is not None:
             self.sources.append(source)
+            self._sources[id(memory)] = source
         self._memory[id(memory)] = memory
         (self._own if own else self._outside)[id(memory)] = memory
         tape.alias(memory, known, views)

@@ -10,13 +10,13 @@ from kusari.runtime.card.kernels import cupy
 from kusari.runtime.python_rows import RunError, part_of
 
 from ..arrays.aliasing import View
+from ..arrays.bindings import StateBinding
 from ..arrays.overlap import Spans
 from ..compile.compile import Compiled
 from ..errors import Stale
 from ..replay.arguments import FrameArguments, require_apart
 from ..replay.bind import ALONE, Copied, Token
 from ..replay.undo import undoing
-from ..trace.bindings import StateBinding
 
 if TYPE_CHECKING:
     from .place import CardPlace

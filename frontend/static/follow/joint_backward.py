@@ -22,13 +22,13 @@ from ...function_node import FunctionNode
 from ...graph_walks import gradients_given
 from ...variable import Variable
 from ...variable_node import VariableNode
+from ..arrays.bindings import CallBinding
 from ..compile.compile import compile_graph
 from ..errors import NotCompilable, Stale
 from ..mode import may_run
 from ..replay.arguments import arguments_of
 from ..replay.receiving import receive
 from ..replay.static_call import StaticCall
-from ..trace.bindings import CallBinding
 from .follow import Tail, TailFunction
 
 if TYPE_CHECKING:

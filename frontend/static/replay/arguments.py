@@ -17,14 +17,14 @@ from kusari.runtime.memory import trim_heap
 from kusari.runtime.python_rows import RunError
 
 from ..arrays.aliasing import View
+from ..arrays.bindings import StateBinding
 from ..arrays.captured import owner
 from ..arrays.overlap import Spans, repeats
 from ..compile.compile import TRIM_ABOVE_BYTES, Compiled
 from ..errors import Stale
 from ..signature import MANY_ARRAYS, Given, unpack
 from ..source import Source, release
-from ..trace.bindings import StateBinding
-from .bind import CallText, Pointers, Results, params_of
+from .bind import CallText, Moving, Pointers, Results, params_of
 from .undo import undoing
 
 
@@ -101,7 +101,7 @@ class Arguments(FrameArguments):
         self._copied = {i: frame.array(v) for i, v in enumerate(final.inputs) if i in exe.copied}
         passed = [i for i in self._free if i not in exe.copied and isinstance(final.inputs[i].type, TensorType)]
         self._written = any(e.written for e in frame.layout.externals)
-        self._params = params_of(bindings, n)
+        self._params = params_of(bindings, n, frame)
         self._pointers = Pointers(frame, passed, [*range(n, n + len(bindings)), *self._results.owned], self._written)
         usual = ready is None and not self._handled
         self._fast = usual and passed == self._free and len(passed) <= MANY_ARRAYS and self._pointers.direct
@@ -123,6 +123,8 @@ class Arguments(FrameArguments):
             source.line(f"{moved} = False")
         for param in self._params:
             param.bind(text, [f"{moved} = True", *forget] if moved and not param.passing else forget)
+        if any(isinstance(param, Moving) for param in self._params):  # the last run has put another array there
+            source.line(*forget, f"{text.arguments}.look_again()")
         if moved:
             source.line(f"if {moved}: {text.arguments}.apart({self._first}, {self._first + bindings})")
         self._write_copies(text)
@@ -243,6 +245,10 @@ class Arguments(FrameArguments):
         self._spans = None
         for index in self._results.owned:
             self.frame.bound[index] = None
+
+    def look_again(self) -> None:
+        """Let the memory that the schedule writes to be looked for again."""
+        self._spans = None
 
     def forget(self) -> None:
         """Let inputs be bound one by one: an array that the schedule writes to is another now."""

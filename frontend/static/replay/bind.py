@@ -21,10 +21,10 @@ from kusari.runtime.python_rows import part_of
 
 from ...epochs import Arrays
 from ..arrays.aliasing import View
+from ..arrays.bindings import ParameterBinding
 from ..compile.compile import Compiled
 from ..signature import MANY_ARRAYS, Given
 from ..source import Source
-from ..trace.bindings import ParameterBinding
 
 
 def _alone() -> int:
@@ -82,6 +82,26 @@ class State:
     def forget(self) -> None:
         """Let the next call bind it."""
         self.bound = None
+
+
+class Moving(State):
+    """A parameter whose array the schedule itself replaces: the frame knows which one was bound last."""
+
+    def __init__(self, index: int, binding: Any, frame: Frame) -> None:
+        super().__init__(index, binding)
+        self._frame = frame
+
+    def bind(self, text: CallText, moved: Sequence[str]) -> None:
+        source, x = text.source, text.source.fresh("x")
+        source.line(f"{x} = {self._now(source)}")
+        with source.block(f"if {x} is not {text.bound}[{self._index}]"):
+            source.line(f"{text.arguments}.rebind({self._index}, {x})", *moved)
+
+    def test(self, source: Source) -> str | None:
+        return None
+
+    def forget(self) -> None:
+        self._frame.bound[self._index] = None
 
 
 class States:
@@ -145,14 +165,18 @@ class Parameters(States):
 Params = State | States
 
 
-def params_of(bindings: Sequence[Any], first: int) -> list[Params]:
+def params_of(bindings: Sequence[Any], first: int, frame: Frame) -> list[Params]:
     """Return the params of ``bindings``, the externals from ``first`` on."""
+    graph = frame.plan.graph
+    replaced = {graph.params.index(n.inputs[0]) + first for n in graph.nodes if n.op.writes and "put" in n.attrs}
     numbered = list(enumerate(bindings, first))
+    moving: list[Params] = [Moving(i, b, frame) for i, b in numbered if i in replaced]
+    numbered = [(i, b) for i, b in numbered if i not in replaced]
     parameters = [(i, b) for i, b in numbered if isinstance(b, ParameterBinding)]
     others = [(i, b) for i, b in numbered if not isinstance(b, ParameterBinding)]
     states = [State(i, b) for i, b in others]
     many = len(states) > MANY_ARRAYS and not any(s.passing for s in states)
-    return [*[Parameters(parameters)] * bool(parameters), *([States(others)] if many else states)]
+    return [*moving, *[Parameters(parameters)] * bool(parameters), *([States(others)] if many else states)]
 
 
 class Pointers:

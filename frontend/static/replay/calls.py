@@ -8,9 +8,9 @@ import numpy as np
 
 from kusari.ir import TensorType, Value
 
+from ..arrays.bindings import CallBinding, StateBinding
 from ..errors import NotCompilable
 from ..room import KEPT_CALLS
-from ..trace.bindings import CallBinding, StateBinding
 from ..trace.own_functions import Applied, Unforeseen
 from .arguments import arguments_of
 

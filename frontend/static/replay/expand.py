@@ -23,9 +23,9 @@ from ...functions.math.identity import Identity
 from ...graph_walks import unchain_behind
 from ...tape import recording
 from ...variable import Variable
+from ..arrays.bindings import ParameterBinding
 from ..arrays.overlap import Spans, address_of, has_address, is_writable
 from ..trace import random_state
-from ..trace.bindings import ParameterBinding
 from ..trace.own_functions import operands
 from ..trace.python_nodes import STATIC_CODE
 from ..trees import array_of

@@ -21,6 +21,7 @@ from .arguments import FastPath
 if TYPE_CHECKING:
     from .schedule import Schedule
 
+MOST_KNOWN_CALLS = 64  # whose arguments are known
 Run = Callable[[tuple[Any, ...]], Any]  # returns ``MISS``, and has done nothing, where something is not as it was
 
 
@@ -53,11 +54,17 @@ class _Text:
             self.source.line(*[first] * bool(first), self.miss)
 
 
-def define_by_run(fn: Callable[..., Any], args: tuple[Any, ...], leaves: Sequence[Any]) -> Run | None:
-    """Return the fast path to ``fn`` itself, which stays define-by-run; None for other arguments than plain arrays."""
+def define_by_run(fn: Callable[..., Any], args: tuple[Any, ...], leaves: Sequence[Any], known: set[Any]) -> Run:
+    """Return the fast path to ``fn`` itself, which stays define-by-run: for arrays of these types, or these objects.
+
+    Objects are ``known`` by their numbers, so that none is kept alive: another one of a number runs define-by-run, too.
+    """
     types = ArrayTypes.of(args, leaves)
     if types is None:
-        return None
+        if len(known) >= MOST_KNOWN_CALLS:
+            known.clear()
+        known.add((config.train, config.enable_backprop, *map(id, args)))
+        return lambda args: fn(*args) if (config.train, config.enable_backprop, *map(id, args)) in known else MISS
     text = _Text(types)
     with text.source.block("try"):
         text.arrays(text.begin())

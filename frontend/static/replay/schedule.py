@@ -18,6 +18,7 @@ from ...configuration import config
 from ...variable import Variable, output_variable
 from ...variable_node import VariableNode
 from ..arrays.aliasing import ForwardOutputs, Read, shown_in, through_views
+from ..arrays.bindings import ParameterBinding
 from ..compile.checkpointing import Checkpointing, checkpointed_forward
 from ..compile.compile import Compiled, compile_graph
 from ..compile.families import Trial
@@ -26,7 +27,6 @@ from ..errors import NotCompilable, StaticGraphWarning
 from ..gradients.differentiate import LEFT_OUT, ZEROS, Backward, differentiate, wanted_values
 from ..room import Free, close_all
 from ..trace import random_state
-from ..trace.bindings import ParameterBinding
 from ..trace.effects import Filled
 from ..trace.python_nodes import OPAQUE_GRADIENT, STATIC_CODE
 from ..trace.recording import Recording
@@ -97,7 +97,7 @@ class Schedule:
         self._states = recording.states
         self.check = recording.check
         self.single = recording.differentiable == (True,)
-        self._filled = Filled(recording.result, recording.graph)
+        self._filled = Filled(recording.result, recording.graph, recording.bindings)
         self._shown = [(s.number, self._array_of(s.source), s) for s in shown_in(recording)]
         # Whether a call is nothing but its run: no states to read, no random numbers or arrays to look after.
         self.plain = self._identical and not (self._states or self._state or self._filled.targets or self._shown)

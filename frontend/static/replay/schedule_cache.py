@@ -98,6 +98,7 @@ class ScheduleCache:
         self._waiting: dict[Any, int] = {}  # calls of signatures that have to come often
         self._families: OrderedDict[Any, Family] = OrderedDict()
         self._alike: dict[Any, Alike] = {}  # by mode
+        self.objects: set[Any] = set()  # arguments with which it stays define-by-run, by their numbers
         self._made = 0  # large frames, when it was looked at who has them
         self.hooked: dict[str, Any] | None = None  # the namespace of a link that had hooks in the last call
 
@@ -142,6 +143,7 @@ class ScheduleCache:
         with self.lock:
             if entry.fault is None:
                 self._alike.pop(key[:2], None)
+                self.objects.clear()
             self.entries[key] = entry
             self.entries.move_to_end(key)
             self.recent = self.step = None

@@ -12,6 +12,7 @@ from kusari.runtime.python_rows import RunError
 from ..compile.compile import Compiled
 from ..trace import random_state
 from ..trace.effects import early_effects
+from ..trace.in_place import CHANGE_IN_PLACE, NEW_ARRAY, region
 from ..trace.python_nodes import OPAQUE_GRADIENT, REPORT
 
 
@@ -50,11 +51,14 @@ def undoing(compiled: Compiled, frame: Any, first: int, everything: bool = False
                 if may_fail(row) and row.node.op not in (OPAQUE_GRADIENT, REPORT)], default=-1)
     early = [row.node for row in (rows if everything else rows[:max(last, 0)])]
     params = range(first, first + len(compiled.plan.graph.params))
+    in_place = [node for node in early if node.op is CHANGE_IN_PLACE]
+    replaced = [node for node in early if node.op is NEW_ARRAY]
     written = {s.index for node in early for v in (*node.outputs, *(node.inputs[:1] if node.op.writes else ()))
-               if type(s := slots.get(v)) is External and s.index in params}
+               if node.op not in (CHANGE_IN_PLACE, NEW_ARRAY) and type(s := slots.get(v)) is External
+               and s.index in params}
     drawn = {node.attrs["dist"] for node in early if node.op.traits & Trait.RANDOM}
     effects = early_effects(early)
-    if not written and not drawn and not effects:
+    if not written and not drawn and not effects and not in_place and not replaced:
         return None
     plain = drawn <= {"rand", "uniform", *UNIFORM}
     position = None if not drawn else random_state.position if plain else random_state.complete
@@ -64,15 +68,21 @@ def undoing(compiled: Compiled, frame: Any, first: int, everything: bool = False
     frame.noting = left  # functions that draw, or change what the call has changed, do so once
 
     def note() -> Callable[[RunError], None]:
+        arrays = [(node, frame.array(node.inputs[0])) for node in replaced]
         before = [(i, frame.bound[i].copy()) for i in written]
+        regions = [(there := region(node, frame.array(node.inputs[0])), there.copy()) for node in in_place]
         saved = [e.saved() for e in effects]
         random = None if position is None else position()
 
         def back(error: RunError) -> None:
             if random is not None and error.run and error.run[-1][0] is error.node:
                 error.run[-1][2].random = random_state.complete()
+            for node, array in arrays:
+                frame.replace(node, array)
             for i, array in before:
                 frame.restore(i, array)
+            for there, elements in regions:
+                there[...] = elements
             for put_back in reversed(saved):
                 put_back()
             if random is not None:

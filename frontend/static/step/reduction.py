@@ -23,7 +23,7 @@ from kusari.ir import Arg, Builder, Instruction, Node, Op, Symbol, Trait, Value,
 from kusari.ir.costs import node_picoseconds
 from kusari.ir.symbol import expr_of
 
-from ..trace.bindings import ArrayBinding
+from ..arrays.bindings import ArrayBinding
 
 __all__ = ["ENDS", "START", "StepReduction", "Mean", "means_alike", "under_way"]
 

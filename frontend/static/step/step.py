@@ -16,6 +16,7 @@ from kusari.runtime.python_rows import RunError
 from ...epochs import Scaled
 from ...lazy_array import LazyArray
 from ...variable import Variable
+from ..arrays.bindings import ArrayBinding, ParameterBinding
 from ..arrays.overlap import Spans
 from ..compile.compile import compile_graph
 from ..compile.families import Trial
@@ -30,7 +31,6 @@ from ..replay.undo import may_fail
 from ..room import close_all, free_memory, made
 from ..signature import ArrayTypes, signature
 from ..source import Source
-from ..trace.bindings import ArrayBinding, ParameterBinding
 from ..trace.effects import Filled
 from ..trace.python_nodes import OPAQUE_GRADIENT
 from ..trace.recording import NotStatic, Recording
@@ -91,7 +91,7 @@ class Step:
         self._states = recording.states
         stored = recording.result is not VARIABLE and recording.result[0] == "stored"
         self.results = self._results() if stored else None
-        self._filled = Filled(recording.result, recording.graph)
+        self._filled = Filled(recording.result, recording.graph, recording.bindings)
         self.compiled: Any = None
         self._left: Iterator[int] = repeat(1)  # zeros as long as it need not be compiled
         self._often = False  # whether it has kernels of its own, as it runs often

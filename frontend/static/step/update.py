@@ -19,12 +19,12 @@ from ...backends.cuda import is_cupy_array
 from ...epochs import Scaled
 from ...link.walk import all_params
 from ...update_rule import UpdateRule
+from ..arrays.bindings import ParameterBinding
 from ..arrays.overlap import Spans, has_address
 from ..compile.compile import SCALAR_BYTES, compile_graph
 from ..errors import NotCompilable, Stale
 from ..replay.arguments import Arguments, arguments_of
 from ..source import Source
-from ..trace.bindings import ParameterBinding
 from .loss_scaling import Scaling, chosen, emit_finite, settle
 from .patience import Patience
 from .reduction import Mean, means_alike

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kusari.ir import Graph, Node, Op, Trait
+from kusari.ir import Graph, Node, Op, Trait, Value
 
 from ..arrays.overlap import Spans, has_address
 from ..computed_numbers import numbers_in
@@ -99,13 +99,19 @@ def early_effects(nodes: Iterable[Node]) -> list[Effect]:
     return [n.attrs["effect"] for n in nodes if n.op is CHANGE]
 
 
-class Filled:
-    """The arrays from outside whose elements a recording's replays change at their end; ``result`` is the recording's.
-    """
+def changed_in_place(graph: Graph) -> list[Value]:
+    """Return the params in which Python changes elements, or which it replaces, in the middle of a replay."""
+    return [*dict.fromkeys(n.inputs[0] for n in graph.nodes if n.op.is_opaque and n.op.writes)]
 
-    def __init__(self, result: Any, graph: Graph) -> None:
+
+class Filled:
+    """The arrays from outside whose elements a recording's replays change; ``result`` is the recording's."""
+
+    def __init__(self, result: Any, graph: Graph, bindings: Sequence[Any]) -> None:
         effects = (*(result[1] if result[0] == "stored" else ()), *early_effects(graph.nodes))
         self.targets = [e.target for e in effects if e.function in (refill, refill_entry)]
+        for b in [bindings[graph.params.index(v)] for v in changed_in_place(graph)]:
+            self.targets.append(getattr(b, "holder", None) or (b.array(),))
 
     def require_apart(self, leaves: Sequence[Any]) -> None:
         """Raise ``Stale`` where an argument shares memory with one: the call reads that after the change."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MOST_OTHER_CALLS = 2  # in which a number is another one: they count for nothing
 SAME_RATIO = 8  # how many calls one that goes on define-by-run may cost
 MOST_CHECKED_NODES = 64  # of one call: beyond that, Python that compares is slower than Python that computes
-_RAISING = frozenset(("raise", "call", "print", "log"))  # what `np.errstate` may ask for
+RAISING = frozenset(("raise", "call", "print", "log"))  # what `np.errstate` may ask for
 _NUMBERS = (bool, np.bool_, *KINDS)
 _PLAIN = (*SCALARS, type(Ellipsis), np.generic, np.dtype)
 
@@ -75,13 +75,13 @@ def by_python(tape: Tape, name: str, fn: Callable[..., Any], args: tuple[Any, ..
     given: list[Any] = []
     spec = flatten((args, kwargs), given)
     made, errors = leaves_of(result), np.geterr()
-    if not made or not _RAISING.isdisjoint(errors.values()) or not _is_plain((args, kwargs)):
+    if not made or not RAISING.isdisjoint(errors.values()) or not is_made_of_arrays((args, kwargs)):
         return None
     if any(x is y for x in made for y in given) or not all(map(_is_kept, made)):
         return None
     if len(made) > 1 and any(type(x) is not np.ndarray for x in made):
         return None
-    inputs = [_value(tape, x) for x in given]
+    inputs = [operand_value(tape, x) for x in given]
     if tape.fault is not None or any(v is None for v in inputs):
         return None
     outputs = [*map(np.asarray, made)]
@@ -97,7 +97,7 @@ def by_python(tape: Tape, name: str, fn: Callable[..., Any], args: tuple[Any, ..
 
 def picked(tape: Tape, array: Any, mask: Any) -> Any:
     """Return ``array[mask]``, which is recorded when it is needed; None if the two have no values."""
-    source, chosen = _value(tape, array), _value(tape, mask)
+    source, chosen = operand_value(tape, array), operand_value(tape, mask)
     if tape.fault is not None or tape.observation is None or source is None or chosen is None:
         return None
     result = array[mask]
@@ -155,14 +155,14 @@ def taken_out(what: str) -> str:
             "freely), or move the line out of the static function")
 
 
-def _is_plain(tree: Any) -> bool:
+def is_made_of_arrays(tree: Any) -> bool:
     """Whether a value consists of arrays, numbers, dtypes and containers of them."""
     if type(tree) in (tuple, list):
-        return all(map(_is_plain, tree))
+        return all(map(is_made_of_arrays, tree))
     if type(tree) is dict:
-        return all(map(_is_plain, tree.values()))
+        return all(map(is_made_of_arrays, tree.values()))
     if type(tree) is slice:
-        return _is_plain((tree.start, tree.stop, tree.step))
+        return is_made_of_arrays((tree.start, tree.stop, tree.step))
     return type(tree) is np.ndarray or isinstance(tree, _PLAIN) or isinstance(tree, type) and issubclass(
         tree, (np.generic, bool, int, float, complex))
 
@@ -172,11 +172,11 @@ def _is_kept(x: Any) -> bool:
     return isinstance(x, _NUMBERS) or type(x) is np.ndarray and x.dtype.kind in "fiubc" and x.dtype.isnative
 
 
-def _value(tape: Tape, array: Any) -> Value | None:
+def operand_value(tape: Tape, array: Any) -> Value | None:
     """Return the value of an array that NumPy reads; None if it has none."""
     tape.contents.expect(array)
-    if tape.is_taken(array):
-        return tape.parameter_value(array)
+    if tape.of_parameters.has(array):
+        return tape.of_parameters.value(tape, array)
     value = tape.constants.value(tape, array)
     if value is None and tape.knows_elements(array):
         value = tape.known(array)
@@ -191,7 +191,7 @@ def make_changes(tape: Tape) -> None:
     for effect in () if tape.observation is None else tape.observation.take_changes():
         leaves: list[Any] = []
         spec = flatten(effect.args, leaves)
-        values = [_value(tape, x) for x in leaves]
+        values = [operand_value(tape, x) for x in leaves]
         if any(v is None for v in values):
             tape.note_at_user(f"{effect.what} is changed to something that no function has computed")
             return
@@ -212,7 +212,9 @@ def look_again(tape: Tape, reached: Reached, given: Iterable[Any] = ()) -> None:
     effects = tape.written.early()
     known |= {id(owner(e.array())) for e in effects}
     for array in {id(x): x for x in map(owner, changed)}.values():
-        if type(array) is np.ndarray and id(array) not in known and not tape.is_argument(array):
+        if array in tape.of_parameters:
+            tape.note_at_user("a function of the user's changes an array whose elements the call changes, too")
+        elif type(array) is np.ndarray and id(array) not in known and not tape.is_argument(array):
             effects.append(Effect(refill, (array,), (), "the elements of an array from outside", array))
             tape.written.change(tape, array)
     for effect in effects:

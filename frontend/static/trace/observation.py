@@ -56,6 +56,7 @@ class Observation:
         self._states: dict[int, Entry] = {}            # Variables found in entries, by identity
         self.arrays: dict[int, tuple[Any, str]] = {}   # arrays found outside, with their descriptions
         self._persistent: dict[int, tuple[Any, str]] = {}  # persistent arrays, with namespace and name
+        self._seen: dict[int, Any] = {}                # arrays found outside, those of parameters as well
         self.effects: list[Effect] = []
         self._stored: dict[tuple[int, Any], Effect] = {}
         self._changed: dict[int, list[Any] | None] = {}  # the items that changed containers had; None of emptied ones
@@ -195,6 +196,7 @@ class Observation:
                 not isinstance(value, tuple) or not has_arrays(value)):
             self._outside[id(value)] = value
         if type(value) is np.ndarray:
+            self._seen[id(value)] = value
             if self.tape.known(value) is None:
                 self.arrays.setdefault(id(value), (value, what))
         elif type(value) is Variable and at is not None and (
@@ -424,6 +426,10 @@ class Observation:
         """Return the outside arrays whose elements were read other than by functions."""
         return list(self._read_elements.values())
 
+    def seen_arrays(self) -> list[Any]:
+        """Return the arrays that were found outside, those of parameters as well where they stand elsewhere, too."""
+        return [*self._seen.values(), *self._read_elements.values()]
+
     def found_arrays(self) -> list[Any]:
         """Return the arrays that were found outside."""
         return [array for array, _ in self.arrays.values()]
@@ -446,7 +452,7 @@ class Observation:
         self._settling.clear()
         self.guards = []
         for known in (self.known, self._fresh, self._arguments, self._outside, self._states, self.arrays,
-                      self._persistent, self._stored, self._changed, self._read_elements):
+                      self._seen, self._persistent, self._stored, self._changed, self._read_elements):
             known.clear()
         self.effects = []
         self.tape = SimpleNamespace(fault="the call is over")  # generators may go on with their copies, not observed

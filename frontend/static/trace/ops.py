@@ -57,7 +57,7 @@ def held_arrays(tape: Tape, template: FunctionNode) -> dict[tuple[int, str], Val
     kind: Any = getattr(template, "_own_kind", None)
     for i, name, array, before in () if kind is None else kind.take_arrays():
         value = None
-        if array.tobytes() == before and not tape.is_taken(array):  # its forward has not changed it
+        if array.tobytes() == before and not tape.of_parameters.has(array):  # its forward has not changed it
             value = tape.constants.value(tape, array) or (tape.known(array) if tape.knows_elements(array) else None)
             value = outside_value(tape, array) if value is None else value
         if value is not None:

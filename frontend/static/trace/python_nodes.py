@@ -17,10 +17,10 @@ from ...function_node import FunctionNode
 from ...reporter import report
 from ...tape import recording
 from ...variable import Variable, output_variable
+from ..arrays.bindings import ArrayBinding
 from ..computed_numbers import ComputedNumber, number_of, settled
 from ..guards.reached import Reached
 from ..trees import VARIABLE, array_of, flatten, leaf_kinds, unflatten
-from .bindings import ArrayBinding
 from .numpy_nodes import look_again
 from .own_functions import Applied, Unforeseen, operands, raising
 

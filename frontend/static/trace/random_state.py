@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ...link.namespace import entries_of
+from .observation import is_ours
+
 _KEY_BYTES = 624 * 4  # of the Mersenne Twister's state, behind which its position stands
 _BYTES = _KEY_BYTES + 4
 
@@ -57,3 +60,14 @@ def put(state: Any) -> None:
         key, at = _parts(state)
         state = ("MT19937", np.frombuffer(key, np.uint32), at, *complete()[3:])
     np.random.set_state(state)
+
+
+def is_lazy(link: Any) -> bool:
+    """Whether a link of ours, or one of its parts, has a parameter without an array."""
+    if not is_ours(type(link).__module__):
+        return False
+    parts = list(link.links())
+    if not all(is_ours(type(part).__module__) for part in parts):
+        parts = [link]  # the draws of the user's links are not expected
+    own = [entries_of(part).get(name) for part in parts for name in part._params]
+    return any(p is not None and p._array is None for p in own)

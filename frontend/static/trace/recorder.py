@@ -24,9 +24,11 @@ from ...link.namespace import entries_of
 from ...parameter import Parameter
 from ...variable import Variable
 from ..arrays.aliasing import Aliases
+from ..arrays.bindings import ArrayBinding, Binding, ParameterBinding, StateBinding
 from ..arrays.captured import outside_value, owner
 from ..arrays.constants import Constants
-from ..arrays.detached import Detached, cut_off
+from ..arrays.detached import Detached
+from ..arrays.of_parameters import OfParameters
 from ..arrays.overlap import Spans, has_address
 from ..arrays.picked import Picked
 from ..arrays.written import Written
@@ -34,14 +36,14 @@ from ..computed_numbers import Reader, numbers_in, settled
 from ..errors import Fault, is_handled
 from ..guards.guard import Entry, type_of
 from ..trees import array_of
-from .bindings import ArrayBinding, Binding, ParameterBinding, StateBinding, is_lazy
 from .contents import Contents, Given
+from .in_place import change_now
 from .net import Net
 from .numpy_nodes import look_again, taken_out, told
 from .observation import NOT_DRAWN_AGAIN, Observation
 from .ops import held_arrays, op_of, pristine, runs_users_python, static_attributes
 from .python_nodes import record_report
-from .random_state import position
+from .random_state import is_lazy, position
 
 
 class Tape:
@@ -60,6 +62,7 @@ class Tape:
         self._where: str | None = None
         self._values, self._keep = dict[int, Value](), list[Any]()
         self.constants, self.written, self.picked = Constants(), Written(), Picked()
+        self.of_parameters = OfParameters()
         self._results: dict[int, Any] = {}  # weak references to results of functions, by identity
         self.computed, self.aliases = Detached(), Aliases()
         self.at_work, self.reached = 0, list[Any]()  # functions and code; what functions of the user's can reach
@@ -71,8 +74,6 @@ class Tape:
         self.net = Net(self)
         self._drawn: Any = None
         self.draws = self.handled = False  # whether functions have drawn, or code handles indices out of range
-        self._taken: dict[int, tuple[Any, Parameter]] = {}  # arrays of parameters, as the user's code has them
-        self._parameter_views: dict[int, Any] = {}  # views of these, through which no gradient goes
         self.numbers, self.errors = Reader(functools.partial(told, self)), np.geterr()
         self.checks = 0  # numbers that replays compare
         self.compared: dict[int, Any] = {}  # computed numbers among them
@@ -115,9 +116,10 @@ class Tape:
             number.kusari_read(function.label)
         if (held := held_arrays(self, template)) is None:
             return
-        if of_user is not None and any(self.is_taken(v._array) and not _is_parameter(v) for v in inputs):
+        if of_user is not None and any(self.of_parameters.has(v._array) and not _is_parameter(v) for v in inputs):
             self.note(f"{function.label} reads the array of a parameter, and might write to it; give it the parameter")
             return
+        change_now(self, self.written.kept(function, inputs) if of_user is None else ())
         values = tuple([v for x in inputs if (v := self.value_of(x, function.label)) is not None])
         if self.fault is not None or len(values) < len(inputs):
             return
@@ -206,14 +208,14 @@ class Tape:
             self.escape(variable, "array")
             return array
         if self.observation is not None and type(array) is np.ndarray:
-            self._taken[id(array)] = array, variable
+            self.of_parameters.take(array, variable)
         return array
 
     def read(self, array: Any, what: str) -> None:
         """Called when anything but a function looks at the elements of an argument or a parameter."""
         if self.computed.has(array):
             self._taken_out(what)
-        kind = "a parameter" if id(array) in self._taken else (
+        kind = "a parameter" if self.of_parameters.has(array) else (
             "an argument" if any(owner(array) is owner(array_of(x)) for x in self._leaves) else "a computed array")
         self.note(f"{what} reads elements of {kind}, and replays would not read again; use functions instead (shapes "
                   "and dtypes may be read freely), or do it outside the static function")
@@ -343,33 +345,21 @@ class Tape:
 
     def knows_elements(self, array: Any) -> bool:
         """Whether ``array`` is an argument, or has been computed from arguments by recorded functions."""
-        return self.known(array) is not None and id(array) not in self._taken
+        return self.known(array) is not None and not self.of_parameters.has(array)
 
     def is_value(self, array: Any) -> bool:
         """Whether an array is an argument, was computed of arguments, or is bound by replays."""
         self.picked.settle(array)
-        key, others = id(array), (self.outside, self._states, self._taken, self._promised)
-        return array in self.written or key in self._values and array not in self.constants and not any(
-            key in known for known in others)
+        key, others = id(array), (self.outside, self._states, self._promised)
+        if array in self.written or array in self.of_parameters:
+            return True
+        return key in self._values and array not in self.constants and not (
+            self.of_parameters.has(array) or any(key in known for known in others))
 
-    def parameter_of(self, array: Any) -> Parameter | None:
-        """Return the parameter of an array that the user's code has asked for."""
-        return self._taken.get(id(array), (None, None))[1]
-
-    def parameter_value(self, array: Any) -> Value | None:
-        """Return the value of the array of a parameter that the user's code has: no gradient goes through it."""
-        view = self._parameter_views.get(id(array))
-        if view is None:
-            view = self._parameter_views[id(array)] = cut_off(self._taken[id(array)][1])
-        return self.known(view)
-
-    def is_taken(self, array: Any) -> bool:
-        """Whether an array is that of a parameter which the user's code has asked for."""
-        return id(array) in self._taken
-
-    def shares_parameter(self, array: Any) -> bool:
-        """Whether an array is such a one, or a view of it."""
-        return has_address(array) and any(owner(array) is owner(x) for x, _ in self._taken.values())
+    def forget(self, arrays: Iterable[Any]) -> None:
+        """Give up the values of arrays."""
+        for array in arrays:
+            self._values.pop(id(array), None)
 
     def bind(self, array: Any, binding: Binding, hint: str) -> Value:
         """Map ``array`` to a new value that is bound to an outside object."""
@@ -415,8 +405,8 @@ class Tape:
     def value_of(self, variable: Variable, label: str) -> Value | None:
         """Return the value that a function reads; notes a fault when it comes from outside the trace."""
         array = variable._array
-        if id(array) in self._taken and not _is_parameter(variable):
-            return self.parameter_value(array)
+        if self.of_parameters.has(array) and not _is_parameter(variable):
+            return self.of_parameters.value(self, array)
         if _is_parameter(variable):
             if id(variable) in self._made and self.made_inside is None:
                 self.made_inside = Fault(
@@ -430,6 +420,7 @@ class Tape:
                     self._values[id(array)] = argument
                 self._parameters[id(variable)] = value
                 self._keep.append(variable)
+                self.of_parameters.read(array)
             return value
         if (value := self.constants.value(self, array)) is not None:
             return value

@@ -14,12 +14,13 @@ from ...parameter import Parameter
 from ...tape import recording
 from ...variable import Variable
 from ..arrays.aliasing import Aliases, handed_on
+from ..arrays.bindings import Binding, ParameterBinding
 from ..arrays.overlap import Spans, has_address
 from ..errors import Fault
 from ..guards.check import Checks
 from ..guards.reached import EXPECT
 from ..trees import array_of, flatten, parts_of
-from .bindings import Binding, ParameterBinding
+from .in_place import refuse_shared
 from .numpy_nodes import apart
 from .observation import Observation
 from .recorder import Tape
@@ -241,7 +242,7 @@ def _outputs(tape: Tape, out_leaves: list[Any]) -> tuple[Value, ...]:
     outputs: list[Value] = []
     for leaf in out_leaves:
         array = array_of(leaf)
-        if tape.shares_parameter(array) and not isinstance(leaf, Parameter):
+        if tape.of_parameters.lies_in(array) and not isinstance(leaf, Parameter):
             tape.note(f"the static function returns or stores the array of a parameter (shape {array.shape}, "
                       f"{array.dtype}), which replays would copy")
             break
@@ -278,6 +279,7 @@ def _note_what_replays_miss(tape: Tape, spec: Any) -> None:
                       "one; do it outside, or in a function decorated with static_code", tape.where)
     if _has_object(spec):
         tape.note(f"the static function returns an object that is not a tree of Variables and arrays: {spec!r}")
+    refuse_shared(tape)
     filled = Spans(tape.written.outside())
     o = tape.observation
     given = map(array_of, tape.arguments.values())

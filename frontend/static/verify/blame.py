@@ -13,9 +13,9 @@ import numpy as np
 from kusari.ir import Graph, Node, TensorType, Value
 from kusari.passes import Observer
 
+from ..arrays.bindings import ArrayBinding, StateBinding
 from ..compile.compile import compile_graph
 from ..replay.arguments import Arguments
-from ..trace.bindings import ArrayBinding, StateBinding
 from .differences import difference, largest
 from .rounding import Evaluate, Rounding, call
 

@@ -21,12 +21,13 @@ from ...link.namespace import entries_of
 from ...parameter import Parameter
 from ...saved_state import SavedState
 from ...variable import Variable
+from ..arrays.bindings import ParameterBinding, StateBinding
 from ..errors import StaticGraphError
 from ..gradients.differentiate import LEFT_OUT, differentiate
 from ..replay.schedule import Schedule
 from ..replay.static_call import StaticCall
 from ..signature import owns_schedules
-from ..trace.bindings import StateBinding
+from ..trace.effects import changed_in_place
 from ..trace.observation import Observation
 from ..trace.observer.first_call import call_traced
 from ..trace.python_nodes import STATIC_CODE
@@ -40,14 +41,16 @@ from .differences import coarsest, difference, largest
 class _State(SavedState):
     """The state that a call may change: attributes of links, those it stores, persistent arrays, random numbers."""
 
-    def __init__(self, holders: Sequence[tuple[str, dict[str, Any]]], changed: Sequence[Any] = ()) -> None:
-        super().__init__([d for _, d in holders], changed)
-        self.holders = holders
+    def __init__(self, holders: Sequence[tuple[str, dict[str, Any]]], changed: Sequence[Any] = (),
+                 variables: Sequence[Variable] = ()) -> None:
+        super().__init__([d for _, d in holders], changed, variables)
+        self.holders, self._arrays_of = holders, variables
 
     def seen(self) -> dict[str, Any]:
         """The present state, as copies, by name."""
         state = np.random.get_state(legacy=False)
         found: dict[str, Any] = {"the state of numpy.random": np.append(state["state"]["key"], state["state"]["pos"])}
+        found.update((f"the array of {v.name}", np.array(v._array)) for v in self._arrays_of)
         for name, holder in self.holders:
             for key, value in holder.items():
                 if isinstance(value, Variable) and not isinstance(value, Parameter):
@@ -89,7 +92,10 @@ class EagerCall:
         self.excused: list[str] = []
         self.unit = coarsest(recorded)
         changed = [] if recorded.result[0] != "stored" else [e.holder for e in recorded.result[1] if not e.is_entry]
-        self.state = _State(_holders(args, recorded), changed)
+        bindings = dict(zip(recorded.graph.params, recorded.bindings, strict=True))
+        variables = [b.parameter if isinstance(b := bindings[v], ParameterBinding) else Variable(b.array(), name=v.hint)
+                     for v in changed_in_place(recorded.graph)]
+        self.state = _State(_holders(args, recorded), changed, variables)
         self.sources = [np.array(b.array()) for b in recorded.bindings]
         given: list[Any] = []
         kwargs = dict(sorted(kwargs.items()))  # as in signatures

@@ -151,7 +151,7 @@ row(initializes_once, put("ready", False), None, ready=False)
 row(initializes_once, ready=False, whole=True, expected=None)
 row(named("initializes_in_the_first_call", lambda self, x, h: initializes_once(self, x, h)), ready=False)
 row(initializes_again, None, "replays", steps=0)
-row(never_ready, None, "falls back", "elements of a parameter are changed", token=None)
+row(never_ready, None, "falls back", "an object that the call has made", token=None)
 
 
 def extremes(self: Any, x: Any, h: Any) -> Any:

@@ -166,7 +166,7 @@ def a_running_mean_with_momentum(decorate: Any) -> Any:
     return lambda i, x: (model(x), model.mean, model.steps)
 
 
-@ROWS.falls_back("keeps it for its gradient; give that function a copy")
+@ROWS.falls_back("takes a number out of the traced computation")
 def a_memory_of_keys(decorate: Any) -> Any:
     def body(self: Any, x: Any) -> Any:
         h = F.normalize(self.l(x))

@@ -25,6 +25,7 @@ from ...arrays import cards
 from ...computed_numbers import settled
 from ...guards.guard import MISSING
 from ...trees import SCALARS
+from .. import in_place
 from ..copies.scope import stored_attributes
 from ..observation import Observation, is_ours
 from . import operations
@@ -375,9 +376,8 @@ def write(k: Observer, x: Any, name: str, value: Any) -> None:
     if o.off:
         _native(x, name, settled(value, name))
         return
-    deletes = value is MISSING
+    deletes, kind = value is MISSING, type(x)
     special = "__delattr__" if deletes else "__setattr__"
-    kind = type(x)
     if cards.reads(o.tape, f"an assignment to the attribute {name}", x):
         _native(x, name, value)
         return
@@ -385,6 +385,8 @@ def write(k: Observer, x: Any, name: str, value: Any) -> None:
         operations.set_attribute(k, x, name, settled(value, name))
         return
     if issubclass(type(x), Variable):
+        if issubclass(type(x), Parameter) and name in ("array", "data", "raw_array") and in_place.put(o.tape, x, value):
+            return
         _native(x, name, settled(value, name))
         o.note(f".{name} of a Variable may be read or stored, which replays would not repeat; do it outside")
         return

@@ -11,7 +11,6 @@ import functools
 import operator
 import types
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,12 +23,12 @@ from ...arrays.written import with_item
 from ...computed_numbers import ComputedNumber, number_of, numbers_in, plain, settled
 from ...guards.guard import MISSING
 from ...trees import array_of
-from .. import numpy_nodes
+from .. import in_place, numpy_nodes
 from ..effects import refilled
 from ..numpy_nodes import by_python
 from ..own_functions import GENERATORS
 from .c_code import unknown, wrapped
-from .operators import INPLACE, Operator
+from .operators import INPLACE, Operation, Operator
 
 if TYPE_CHECKING:
     from ..recorder import Tape
@@ -85,7 +84,7 @@ def read_elements(k: Observer, array: Any, what: str) -> None:
     o = k.observation
     if o.off or array in o.tape.constants:
         return
-    if o.tape.is_value(array) or o.tape.is_taken(array):
+    if o.tape.is_value(array) or o.tape.of_parameters.has(array):
         o.tape.read(array, what)
     else:
         o.elements(array)
@@ -107,29 +106,7 @@ def constant(k: Observer, result: Any) -> Any:
     return result
 
 
-@dataclass(eq=False)
-class _Operation:
-    """NumPy's ``fn`` of some arguments, which writes to the arrays ``written``.
-
-    ``record`` records it as functions of ours, if it can, and ``rewrite`` computes the new value of the array that is
-    written to. ``view`` is whether the result may share memory with an argument.
-    """
-
-    name: str
-    fn: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any] = field(default_factory=dict)
-    record: Callable[[], Any] | None = None
-    written: tuple[Any, ...] = ()
-    view: bool = False
-    rewrite: Callable[[Any], Any] | None = None
-
-    def __call__(self) -> Any:
-        """Do it."""
-        return self.fn(*self.args, **self.kwargs)
-
-
-def _apply(k: Observer, operation: _Operation, fn: Callable[..., Any] | None = None, operands: Any = None) -> Any:
+def _apply(k: Observer, operation: Operation, fn: Callable[..., Any] | None = None, operands: Any = None) -> Any:
     """Do an operation on the arrays in ``operands``, which are its arguments; replays apply ``fn`` in its place."""
     o, name, written = k.observation, operation.name, operation.written
     if o.off:
@@ -139,9 +116,12 @@ def _apply(k: Observer, operation: _Operation, fn: Callable[..., Any] | None = N
     operation.args, operation.kwargs = _plain(operation.args, name), _plain(operation.kwargs, name)
     operands = (operation.args, operation.kwargs) if operands is None else operands
     arrays = _arrays_in(k, operands, [])
-    if _is_refused(k, name, arrays, [x for x in written if operation.rewrite is None or not tape.is_value(x)]):
+    refused = [x for x in written if operation.rewrite is None or not tape.is_value(x)]
+    if _changes_in_place(k, written):
+        return operation() if _is_refused(k, name, arrays, []) else in_place.change(tape, operation, fn or operation.fn)
+    if _is_refused(k, name, arrays, refused):
         return operation()
-    known = next((x for x in arrays if tape.is_value(x) or tape.is_taken(x)), None)
+    known = next((x for x in arrays if tape.is_value(x) or tape.of_parameters.has(x)), None)
     follows = bool(written) and (_is_outside(k, written[0]) or tape.constants.was_read(written[0]))
     if known is None and not follows:
         others = [x for x in arrays if x not in tape.constants]
@@ -149,21 +129,31 @@ def _apply(k: Observer, operation: _Operation, fn: Callable[..., Any] | None = N
     found = None if operation.record is None or written else operation.record()
     if found is not None:
         return found
-    if written:
-        return _write(k, operation, known)
+    return _write(k, operation, known) if written else _by_python(k, operation, fn or operation.fn, known)
+
+
+def _by_python(k: Observer, operation: Operation, fn: Callable[..., Any], known: Any) -> Any:
+    """Do an operation that no function of ours does; replays apply ``fn``. ``known`` is a value among its operands."""
+    o, name = k.observation, operation.name
     try:
         result = operation()
     except Exception:
         o.note(f"{name} raises, and need not in other calls")
         raise
-    recorded = by_python(tape, name, fn or operation.fn, operation.args, operation.kwargs, result)
+    recorded = by_python(o.tape, name, fn, operation.args, operation.kwargs, result)
     if recorded is None:
         read_elements(k, known, name)
         return o.fresh_tree(result)
     return o.fresh_tree(recorded)
 
 
-def _write(k: Observer, operation: _Operation, known: Any) -> Any:
+def _changes_in_place(k: Observer, written: tuple[Any, ...]) -> bool:
+    """Whether replays change the one array that is written to at this place, where it lies."""
+    return len(written) == 1 and (in_place.is_changed(k.observation.tape, written[0]) or (
+        _is_outside(k, written[0]) and in_place.adopts(k.observation.tape, written[0])))
+
+
+def _write(k: Observer, operation: Operation, known: Any) -> Any:
     """Do an operation that writes to an array; ``known`` is a value among its operands, if there is one."""
     o, array, value = k.observation, operation.written[0], None
     is_outside = _is_outside(k, array)
@@ -186,7 +176,7 @@ def _write(k: Observer, operation: _Operation, known: Any) -> Any:
     return result
 
 
-def _rewrite(k: Observer, operation: _Operation, before: Any) -> Any:
+def _rewrite(k: Observer, operation: Operation, before: Any) -> Any:
     """Return the value after an operation of an array that it writes to, whose elements are those of ``before``."""
     found = None if operation.rewrite is None else operation.rewrite(before)
     places = [i for i, x in enumerate(operation.args) if x is operation.written[0]]
@@ -204,7 +194,7 @@ def _rewrite(k: Observer, operation: _Operation, before: Any) -> Any:
 
 def read_number(k: Observer, fn: Callable[[Any], Any], array: Any, name: str) -> Any:
     """Return ``fn(array)``, a number or a truth value."""
-    return _apply(k, _Operation(name, fn, (array,)))
+    return _apply(k, Operation(name, fn, (array,)))
 
 
 def of_numbers(k: Observer, op: Operator, *operands: Any) -> Any:
@@ -270,7 +260,7 @@ def _is_outside(k: Observer, array: Any) -> bool:
 
 def _refuse_write(k: Observer, array: Any, what: str) -> None:
     o = k.observation
-    if o.tape.is_taken(array):
+    if o.tape.of_parameters.has(array):
         o.note("elements of a parameter are changed by NumPy, which replays would not repeat; do it before the call")
         return
     if o.tape.is_value(array):
@@ -305,12 +295,12 @@ def operator_of_arrays(k: Observer, op: Operator, *operands: Any) -> Any:
         def rewrite(x: Any) -> Any:
             made = numpy_calls.of_ufunc(tape, op.ufunc, (x, b))
             return made if made is not None and made.dtype == x.dtype and made.shape == x.shape else None
-        return _apply(k, _Operation(op.function.__name__, op.function, (a, b), written=(a,), rewrite=rewrite))
+        return _apply(k, Operation(op.function.__name__, op.function, (a, b), written=(a,), rewrite=rewrite))
     odd = [x for x in operands if _foreign(x)]
     if odd:
         k.observation.note(f"an operator of NumPy's is applied to a {type(odd[-1]).__name__}")
         return op.function(*operands)
-    return _apply(k, _Operation(f"numpy.{op.ufunc.__name__}", op.function, operands,
+    return _apply(k, Operation(f"numpy.{op.ufunc.__name__}", op.function, operands,
                                 record=lambda: numpy_calls.of_ufunc(tape, op.ufunc, operands)))
 
 
@@ -339,8 +329,8 @@ def attribute(k: Observer, x: Any, name: str) -> Any:
         value = getattr(x, name)
         o = k.observation
         if name in ("shape", "dtype", "ndim", "size") and not o.off and x not in o.tape.constants and (
-                o.owns(x) or o.tape.is_taken(x)):
-            parameter = o.tape.parameter_of(x)
+                o.owns(x) or o.tape.of_parameters.has(x)):
+            parameter = o.tape.of_parameters.parameter(x)
             o.attribute(x if parameter is None else parameter, name, value, f"the {name} of an array")
         return value
     found = getattr(type(x), name, MISSING)
@@ -351,28 +341,37 @@ def attribute(k: Observer, x: Any, name: str) -> Any:
         return getattr(x, name)
     tape = k.observation.tape
     if name in _OPAQUE and (x not in tape.constants or name in ("data", "ctypes")):
-        if tape.is_value(x) or tape.is_taken(x):
+        if tape.is_value(x) or tape.of_parameters.has(x):
             read_elements(k, x, f".{name}")
         elif not k.observation.off:
             k.observation.note(f".{name} of an array may be used to read or write its memory, which is not observed; "
                                "do it outside, or in a function decorated with static_code")
         return getattr(x, name)
     record = (lambda: numpy_calls.of_function(tape, np.transpose, (x,))) if name == "T" else None
-    return _apply(k, _Operation(f".{name}", operator.attrgetter(name), (x,), record=record, view=name in _VIEWS))
+    return _apply(k, Operation(f".{name}", operator.attrgetter(name), (x,), record=record, view=name in _VIEWS))
 
 
 def set_attribute(k: Observer, x: Any, name: str, value: Any) -> None:
     """Store an attribute of an array."""
-    _apply(k, _Operation(f".{name} =", setattr, (x, name, value), written=(x,)))
+    _apply(k, Operation(f".{name} =", setattr, (x, name, value), written=(x,)))
 
 
 def item(k: Observer, x: Any, key: Any) -> Any:
     """Read an item or a part of an array."""
+    keys = key if type(key) is tuple else (key,)
+    is_view = bool(numbers_in(keys)) and not any(isinstance(i, (list, np.ndarray)) for i in keys)
     tape, key = k.observation.tape, _plain(key, "__getitem__()", np.integer)
     if is_mask(key) and not k.observation.off and (tape.is_value(x) or tape.is_value(key)) and (
             found := numpy_nodes.picked(tape, x, key)) is not None:
         return found
-    return method(k, x, "__getitem__", (key,), {})
+    found = method(k, x, "__getitem__", (key,), {})
+    if not is_view or type(found) is not np.ndarray:
+        return found
+    view = x[tuple([i.kusari_value if isinstance(i, ComputedNumber) else i for i in keys])]
+    if (value := tape.known(found)) is not None and not k.observation.off:
+        tape.alias(view, value)
+        tape.written.view_by_number(x)
+    return view
 
 
 def set_item(k: Observer, x: Any, key: Any, value: Any) -> None:
@@ -382,10 +381,10 @@ def set_item(k: Observer, x: Any, key: Any, value: Any) -> None:
     key = _plain(key, "__setitem__()", np.integer)
     source = tape.picked.source(tape, key, value) if is_mask(key) and not k.observation.off else None
     if source is not None:
-        _apply(k, _Operation("__setitem__()", operator.setitem, (x, key, value), written=(x,),
+        _apply(k, Operation("__setitem__()", operator.setitem, (x, key, value), written=(x,),
                              rewrite=lambda y: copied(tape, y, key, source)), operands=(x, key, source))
         return
-    _apply(k, _Operation("__setitem__()", operator.setitem, (x, key, value), written=(x,),
+    _apply(k, Operation("__setitem__()", operator.setitem, (x, key, value), written=(x,),
                          rewrite=lambda y: with_item(tape, y, key, value)))
 
 
@@ -407,7 +406,7 @@ def add_to_element(k: Observer, x: Any, key: Any, operation: Callable[[Any, Any]
     def fn(array: Any, key: Any, operand: Any) -> None:
         array[key] = operation(array[key], operand if kind is None else number_of(kind, operand))
     key = _plain(key, "__setitem__()", np.integer)
-    _apply(k, _Operation("__setitem__()", fn, (x, key, operand), written=(x,)))
+    _apply(k, Operation("__setitem__()", fn, (x, key, operand), written=(x,)))
 
 
 def iterate(k: Observer, x: Any) -> Iterable[Any]:
@@ -415,7 +414,8 @@ def iterate(k: Observer, x: Any) -> Iterable[Any]:
     tape = k.observation.tape
     if not k.observation.off:
         tape.picked.settle(x)
-    if x.ndim > 1 or x.ndim and x.size <= numpy_nodes.MOST_CHECKED_NODES and (tape.is_value(x) or tape.is_taken(x)):
+    if x.ndim > 1 or x.ndim and x.size <= numpy_nodes.MOST_CHECKED_NODES and (
+            tape.is_value(x) or tape.of_parameters.has(x)):
         return (item(k, x, i) for i in range(x.shape[0]))
     if x.ndim:
         read_elements(k, x, "__iter__()")
@@ -437,7 +437,7 @@ def method(k: Observer, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[s
 
     def fn(array: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(array, name)(*args, **kwargs)
-    return _apply(k, _Operation(label, fn, (x, *args), kwargs, record, written, name in _VIEWS))
+    return _apply(k, Operation(label, fn, (x, *args), kwargs, record, written, name in _VIEWS))
 
 
 def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -466,13 +466,13 @@ def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
         return result
     if known in _LIKE and args and isinstance(args[0], (np.ndarray, Variable)):  # of which only the type counts
         args = (array_of(args[0]), *args[1:])
-        return _apply(k, _Operation(f"numpy.{name}", fn, args, kwargs), again, (args[1:], kwargs))
+        return _apply(k, Operation(f"numpy.{name}", fn, args, kwargs), again, (args[1:], kwargs))
     record = functools.partial(numpy_calls.of_function, tape, f, args, kwargs) if again is f else None
     by_place = args[:1] if known in _WRITING else args[f.nin:] if isinstance(f, np.ufunc) else ()
     written = _written(kwargs, *by_place)
     rewrite = functools.partial(_filled, tape, again, f, args, written) if (
         isinstance(f, np.ufunc) and f.nout == 1 and len(written) == 1 and kwargs.keys() <= {"out"}) else None
-    return _apply(k, _Operation(f"numpy.{name}", fn, args, kwargs, record, written, name in _VIEWS, rewrite), again)
+    return _apply(k, Operation(f"numpy.{name}", fn, args, kwargs, record, written, name in _VIEWS, rewrite), again)
 
 
 def _filled(tape: Tape, again: Callable[..., Any], ufunc: Any, args: tuple[Any, ...], out: tuple[Any, ...],
@@ -496,5 +496,5 @@ def _written(kwargs: dict[str, Any], *more: Any) -> tuple[Any, ...]:
 
 def ufunc_method(k: Observer, ufunc: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a method of a universal function: ``np.add.reduce``, ``np.add.at`` …"""
-    return _apply(k, _Operation(f"numpy.{ufunc.__name__}", getattr(ufunc, name), args, kwargs,
+    return _apply(k, Operation(f"numpy.{ufunc.__name__}", getattr(ufunc, name), args, kwargs,
                                 written=_written(kwargs, *(args[:1] if name == "at" else ()))))

@@ -1,9 +1,9 @@
-"""The operators of Python, each once: its function, NumPy's function, and the special methods that implement it."""
+"""The operators of Python, each once: its function, NumPy's function, its special methods; operations of NumPy's."""
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -61,3 +61,25 @@ _EACH = _operators({
     ">": ("gt", np.greater), ">=": ("ge", np.greater_equal)})
 COMPARE = {sign: replace(op, reflected=_EACH[_SWAPPED[sign]].method) for sign, op in _EACH.items()}
 EVERY = [op for table in (BINARY, INPLACE, UNARY, COMPARE) for op in table.values()]
+
+
+@dataclass(eq=False)
+class Operation:
+    """NumPy's ``fn`` of some arguments, which writes to the arrays ``written``.
+
+    ``record`` records it as functions of ours, if it can, and ``rewrite`` computes the new value of the array that is
+    written to. ``view`` is whether the result may share memory with an argument.
+    """
+
+    name: str
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    record: Callable[[], Any] | None = None
+    written: tuple[Any, ...] = ()
+    view: bool = False
+    rewrite: Callable[[Any], Any] | None = None
+
+    def __call__(self) -> Any:
+        """Do it."""
+        return self.fn(*self.args, **self.kwargs)

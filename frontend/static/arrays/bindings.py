@@ -6,7 +6,6 @@ from typing import Any
 
 from ...link.namespace import entries_of
 from ...parameter import Parameter
-from .observation import is_ours
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,14 +68,3 @@ class CallBinding:
 
 
 Binding = ParameterBinding | StateBinding | ArrayBinding
-
-
-def is_lazy(link: Any) -> bool:
-    """Whether a link of ours, or one of its parts, has a parameter without an array."""
-    if not is_ours(type(link).__module__):
-        return False
-    parts = list(link.links())
-    if not all(is_ours(type(part).__module__) for part in parts):
-        parts = [link]  # the draws of the user's links are not expected
-    own = [entries_of(part).get(name) for part in parts for name in part._params]
-    return any(p is not None and p._array is None for p in own)
