@@ -29,6 +29,7 @@ SHOWN_LINES_ROWS = 12
 SHOWN_NAMES_ROWS = 12
 NAME_CHARACTERS = 40
 SOURCE_CHARACTERS = 60
+REST = "waiting, Python"  # what calls of compiled code take beside their kernels, where these are timed
 _open: list[profile] = []
 
 
@@ -169,9 +170,11 @@ class profile:
         """The tables, as a report."""
         lines: dict[tuple[str, ...], list[int]] = {}
         names: dict[tuple[str, ...], list[int]] = {}
+        rest = REST if any(event.kind == KERNEL for event in self._events) else CALL
         for event, own in own_times(self._events):
             if not event.shared:
-                for into, key in ((lines, (event.line,)), (names, (event.name, event.kind))):
+                kind = rest if event.kind == CALL else event.kind
+                for into, key in ((lines, (event.line,)), (names, (event.name, kind))):
                     counts = into.setdefault(key, [0, 0])
                     counts[0] += own
                     counts[1] += 1
