@@ -212,8 +212,7 @@ def using_config(name: str, value: Any, config: Any = config) -> ConfigScope:
         value: Its value inside the ``with`` block (or the decorated function).
         config: The configuration to change, ``kusari.config`` by default.
 
-    A name that nobody has set may be one of your own (``user_...``); where it is nearly one of Kusari's, a warning
-    asks.
+    A name that is not set may be one of your own (``user_...``); if it is nearly one of Kusari's, a warning asks.
 
     Example:
         >>> import kusari

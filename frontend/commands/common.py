@@ -15,7 +15,7 @@ class CommandError(Exception):
 
 
 class Formatter(argparse.HelpFormatter):
-    """Fills paragraphs to the terminal's width, as options are; those that are indented stay as they are."""
+    """Fills paragraphs to the terminal's width, as options are; indented ones stay as they are."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         parts = text.strip("\n").split("\n\n")
