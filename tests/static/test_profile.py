@@ -172,3 +172,24 @@ def test_tables_show_lines_with_their_source() -> None:
         F.relu(X)  # a comment
     assert "F.relu(X)  # a comment" in str(p) and repr(p) == str(p)
     assert "<table>" in p._repr_html_() and "ReLU" in p._repr_html_()
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_a_profile_inside_that_of_a_script(left: bool) -> None:
+    """The outer one has all events, also where the inner one is never left; a third one is refused."""
+    x = kusari.Variable(X)
+    inner = kusari.profile()
+    with kusari.profile.of_a_script() as outer:
+        F.relu(x)
+        inner.__enter__()
+        F.exp(x)
+        with pytest.raises(RuntimeError, match="a profile is open already"):
+            kusari.profile().__enter__()
+        if left:
+            inner.__exit__()
+            F.tanh(x)
+    F.sin(x)
+    assert [e.name for e in inner.events] == ["exp"]
+    assert [e.name for e in outer.events] == ["ReLU", "exp", "Tanh"][:3 if left else 2]
+    with kusari.profile():
+        pass
