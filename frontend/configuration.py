@@ -201,6 +201,7 @@ def _defaults() -> GlobalConfig:
 global_config = _defaults()
 config: Any = LocalConfig(global_config)
 _own = config
+_known = frozenset(vars(global_config)) - {"_mirrors"}
 
 
 def using_config(name: str, value: Any, config: Any = config) -> ConfigScope:
@@ -211,6 +212,8 @@ def using_config(name: str, value: Any, config: Any = config) -> ConfigScope:
         value: Its value inside the ``with`` block (or the decorated function).
         config: The configuration to change, ``kusari.config`` by default.
 
+    A name that is not set may be one of your own (``user_...``); if it is nearly one of Kusari's, a warning asks.
+
     Example:
         >>> import kusari
         >>> with kusari.using_config("train", False):
@@ -219,9 +222,20 @@ def using_config(name: str, value: Any, config: Any = config) -> ConfigScope:
         >>> kusari.config.train
         True
     """
+    if name not in _known and config is _own and not hasattr(config, name):
+        _ask(name)
     if config is _own or isinstance(config, LocalConfig):
         return ConfigScope(name, value, config)
     return _AttributeScope(name, value, config)
+
+
+def _ask(name: str) -> None:
+    """Warn about the name of an entry that is nearly a known one."""
+    import difflib
+
+    close = difflib.get_close_matches(name, _known, 1, 0.75)
+    if close:
+        warnings.warn(f"using_config({name!r}, ...): there is no such entry, did you mean {close[0]!r}?", stacklevel=3)
 
 
 def no_backprop_mode() -> ConfigScope:

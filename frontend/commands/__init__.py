@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from . import bench, demo, doctor, explain, export, run
-from .common import CommandError
+from .common import CommandError, Formatter
 
 __all__ = ["main", "parser"]
 
@@ -49,19 +49,23 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m kusari",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Formatter,
     )
     top.add_argument("--version", action="store_true", help="print the version and exit")
     subparsers = top.add_subparsers(metavar="COMMAND", dest="command", parser_class=Parser)
     for command in COMMANDS:
         command.add(subparsers)
+    for each in subparsers.choices.values():
+        each.set_defaults(error=each.error)
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line given (``sys.argv`` by default) and return the exit code."""
     top = parser()
-    options = top.parse_args(arguments)
+    options, unknown = top.parse_known_args(arguments)
+    if unknown:
+        getattr(options, "error", top.error)(f"unrecognized arguments: {' '.join(unknown)}")
     if options.version:
         from .. import __version__
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import math
 import os
@@ -17,7 +18,7 @@ from typing import Any
 
 from .. import backend, environment
 from ..errors import DeviceError
-from .common import CommandError, require
+from .common import CommandError, Formatter, require
 
 DESCRIPTION = """\
 Measure models define-by-run ("eager") and compiled, and print a table: milliseconds per step, seconds of the first
@@ -82,7 +83,7 @@ def add(subparsers: Any) -> None:
         "bench",
         help="eager against compiled, as a table",
         description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Formatter,
     )
     parser.add_argument("models", nargs="*", metavar="MODEL", help="all by default; --list names them")
     parser.add_argument("--train", action="store_true", help="training only")
@@ -120,7 +121,9 @@ def main(options: argparse.Namespace) -> int:
         return 0
     for name in options.models:
         if name not in MODELS:
-            raise CommandError(f"no model {name!r}; there are {', '.join(MODELS)}")
+            close = difflib.get_close_matches(name, MODELS, 1)
+            hint = f"did you mean {close[0]}? " if close else ""
+            raise CommandError(f"no model {name!r}; {hint}there are {', '.join(MODELS)}")
     if options.plot and Path(options.plot).suffix not in PICTURES:
         raise CommandError(f"--plot: expected a file name ending in {', '.join(PICTURES)}, got {options.plot!r}")
     for path in filter(None, (options.plot, options.json)):

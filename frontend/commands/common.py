@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
+import textwrap
 from typing import Any
 
 DISTRIBUTIONS = {"sklearn": "scikit-learn"}  # where a package is not called like its distribution
@@ -10,6 +12,15 @@ DISTRIBUTIONS = {"sklearn": "scikit-learn"}  # where a package is not called lik
 
 class CommandError(Exception):
     """Wrong use of a command; printed as one line, without a traceback."""
+
+
+class Formatter(argparse.HelpFormatter):
+    """Fills paragraphs to the terminal's width, as options are; indented ones stay as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        parts = text.strip("\n").split("\n\n")
+        return "\n\n".join(part if "\n " in f"\n{part}" else textwrap.fill(part, width, break_on_hyphens=False)
+                           for part in parts)
 
 
 def require(module: str, extra: str) -> Any:

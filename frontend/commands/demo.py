@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import no_backprop_mode, using_config
 from ..link import Chain
-from .common import CommandError, require
+from .common import CommandError, Formatter, require
 
 DESCRIPTION = """\
 Train a multilayer perceptron (784-1000-1000-10, Adam) on 5,000 handwritten digits of MNIST that come inside the package
@@ -101,7 +101,7 @@ def add(subparsers: Any) -> None:
         "demo",
         help="train on handwritten digits, define-by-run and compiled",
         description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Formatter,
     )
     parser.add_argument("--epochs", type=int, default=10, metavar="N", help="passes over the 4,000 digits (10)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of weights and order (0)")

@@ -20,6 +20,7 @@ from typing import Any
 from .. import __version__, environment, using_config
 from ..backends import cuda
 from ..runtime_info import API_VERSION
+from .common import Formatter
 
 DESCRIPTION = """\
 Say what was found: packages with versions, the processor and the cache of kernels, graphics cards with driver and
@@ -47,7 +48,7 @@ class Finding:
 def add(subparsers: Any) -> None:
     """Add the command to the parser."""
     parser = subparsers.add_parser("doctor", help="what was found on this machine, and what is missing",
-                                   description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
+                                   description=DESCRIPTION, formatter_class=Formatter)
     parser.set_defaults(main=main)
 
 

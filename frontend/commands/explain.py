@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..explanation import SUMMARY, WORDS
-from .common import CommandError
-from .run import add_script, execute
+from .common import CommandError, Formatter
+from .run import add_script, execute, tell_of_options_behind
 
 DESCRIPTION = """\
 Run a script, then print one screen on the @static_graph functions that it called: what was compiled, what is run
@@ -30,7 +30,7 @@ def add(subparsers: Any) -> None:
         "explain",
         help="run a script and show what was compiled of it",
         description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Formatter,
     )
     parser.add_argument("--what", choices=WORDS, default=SUMMARY, help="the part to show (summary)")
     parser.add_argument("--output", metavar="FILE", help="write there instead of stdout")
@@ -42,6 +42,7 @@ def main(options: argparse.Namespace) -> int:
     """Run the script, print the explanations, return the script's exit code."""
     from ..static import explain, keeping_objects, static_functions
 
+    tell_of_options_behind(options)
     with keeping_objects():
         with contextlib.redirect_stdout(sys.stderr):
             code, script = execute(options.script, options.arguments, options.no_numpy_aliases)

@@ -20,7 +20,7 @@ import numpy as np
 from .. import compat
 from ..errors import KusariError
 from ..link import Link
-from .common import CommandError, require
+from .common import CommandError, Formatter, require
 
 DESCRIPTION = """\
 Export a model to ONNX and verify the file: what ONNX Runtime computes from it is compared with define-by-run.
@@ -54,7 +54,7 @@ def add(subparsers: Any) -> None:
         "export",
         help="write a model as an ONNX file",
         description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Formatter,
     )
     parser.add_argument("model", metavar="MODEL", help="module:attribute")
     parser.add_argument("--input", metavar="[NAME=]SHAPE[:DTYPE]", action="append", type=input_of, required=True,

@@ -12,7 +12,7 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from .. import compat, compat_numpy
-from .common import CommandError
+from .common import CommandError, Formatter
 
 DESCRIPTION = """\
 Run a script that was written for Chainer, without changing it. Inside it `chainer`, `chainermn`,
@@ -24,7 +24,8 @@ Run a script that was written for Chainer, without changing it. Inside it `chain
 Names that NumPy has removed since (np.float, np.bool, np.Inf) are put back, and where the package six is not
 installed, its most used names are there; docs/numpy.md tells more.
 
-Options before the script are ours, those after it are the script's. In a notebook, or in a conftest.py,
+Options before the script are ours, those after it are the script's; a line says so where one of ours stands after a
+script in whose text it does not occur. In a notebook, or in a conftest.py,
 `import kusari.compat; kusari.compat.install()` does the same.
 """
 
@@ -39,7 +40,7 @@ def add(subparsers: Any) -> None:
         "run",
         help="run an unmodified Chainer script",
         description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Formatter,
     )
     parser.add_argument("--trace", metavar="FILE", help="write a trace of functions and compiled code, to be opened "
                         "at https://ui.perfetto.dev or chrome://tracing")
@@ -52,11 +53,25 @@ def add_script(parser: argparse.ArgumentParser) -> None:
     """The arguments ``script`` and ``arguments``, of every command that runs a script."""
     parser.add_argument("--no-numpy-aliases", action="store_true", help="leave numpy without the names it has removed")
     parser.add_argument("script", help="path of the Python file")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="handed to the script as its sys.argv[1:]")
+    rest = parser.add_argument("arguments", nargs=argparse.REMAINDER, help="handed to the script as its sys.argv[1:]")
+    rest.required = False  # in the message about what is missing, too
+    ours = {option for action in parser._actions for option in action.option_strings if option.startswith("--")}
+    parser.set_defaults(ours=sorted(ours - {"--help"}))
+
+
+def tell_of_options_behind(options: argparse.Namespace) -> None:
+    """Say on stderr which options of the command stand after the script, unless its text has them as its own."""
+    source = source_of(options.script)
+    given = {argument.partition("=")[0] for argument in options.arguments}
+    for option in options.ours:
+        if option in given and option.encode() not in source:
+            print(f"python -m kusari {options.command}: {option} is handed to {options.script}: options of "
+                  f"{options.command} come before the script", file=sys.stderr)
 
 
 def main(options: argparse.Namespace) -> int:
     """Run the script and return its exit code; where it fails as one of several ranks, the others end with it."""
+    tell_of_options_behind(options)
     code = _traced(options) if options.trace is not None or options.profile else execute(
         options.script, options.arguments, options.no_numpy_aliases)[0]
     if code:
@@ -72,7 +87,7 @@ def _traced(options: argparse.Namespace) -> int:
 
     source_of(options.script)
     path = None if options.trace is None else writable(options.trace)
-    with profile() as found:
+    with profile.of_a_script() as found:
         code = execute(options.script, options.arguments, options.no_numpy_aliases)[0]
     if path is not None:
         path = _of_rank(path)

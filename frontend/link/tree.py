@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -14,24 +15,33 @@ if TYPE_CHECKING:
 
 __all__ = ["tree"]
 
+COLUMNS = ("link", "class", "parameters", "number")
+GAPS_CHARACTERS = 8             # before the columns of a line
+UNKNOWN_WIDTH_CHARACTERS = 120  # of a line, where there is no terminal and no variable COLUMNS
+LEAST_CHARACTERS = 24           # of the column of parameters
+
 
 def tree(link: Link) -> Section:
     """Return a table with a row for ``link`` and for each link below it.
 
     Numbers are of the parameters of a row's link and of all links below it, counted as ``count_params`` does: a link
-    that has two names is counted twice. Parameters that wait for their shape count nothing.
+    that has two names is counted twice. Parameters that wait for their shape count nothing. Where a link has more
+    parameters than fit on the terminal's lines they go on in rows below.
     """
-    rows = list(_rows(link.name or "/", 0, link))
+    every = list(_rows(link.name or "/", 0, link))
+    others = sum(max(len(row[i]) for row in [COLUMNS, *every]) for i in (0, 1, 3)) + GAPS_CHARACTERS
+    width = max(shutil.get_terminal_size((UNKNOWN_WIDTH_CHARACTERS, 0)).columns - others, LEAST_CHARACTERS)
+    rows = [cells for row in every for cells in _wrapped(row, width)]
     count, waiting = _count(link)
     more = f", and {waiting} not initialized" if waiting else ""
     return Section(0, f"{type(link).__name__}: {count:,} parameters{more}", (
-        Table(("link", "class", "parameters", "number"), tuple(rows)),))
+        Table(COLUMNS, tuple(rows)),))
 
 
-def _rows(label: str, depth: int, link: Link) -> Iterator[tuple[str, str, str, str]]:
+def _rows(label: str, depth: int, link: Link) -> Iterator[tuple[str, str, list[str], str]]:
     children = _children(link)
     entries = entries_of(link)
-    own = ", ".join(f"{name} {_kind(entries[name])}" for name in sorted(link._params))
+    own = [f"{name} {_kind(entries[name])}" for name in sorted(link._params)]
     text = type(link).__name__ if children else str(link)
     yield "  " * depth + label, text, own, f"{_count(link)[0]:,}"
     for name, child in children:
@@ -47,6 +57,20 @@ def _children(link: Link) -> list[tuple[str, Link]]:
     layers: list[Any] = entries_of(link).get("_layers", [])
     places = {id(layer): i for i, layer in enumerate(layers)}
     return sorted(named, key=lambda entry: places.get(id(entry[1]), 0))
+
+
+def _wrapped(row: tuple[str, str, list[str], str], width: int) -> list[tuple[str, str, str, str]]:
+    """Return a row, and below it those for what does not fit into its column of parameters."""
+    path, kind, parameters, number = row
+    lines: list[str] = [""]
+    for each in parameters:
+        joined = f"{lines[-1]}, {each}" if lines[-1] else each
+        if lines[-1] and len(joined) + 1 > width:
+            lines[-1] += ","
+            lines.append(each)
+        else:
+            lines[-1] = joined
+    return [(path, kind, lines[0], number), *(("", "", line, "") for line in lines[1:])]
 
 
 def _kind(parameter: Parameter) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import reprlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -240,7 +241,9 @@ def call_of(model: Any, args: Any, train: bool, input_names: Any = None, by_key:
         if isinstance(x, Variable) and x.array is None:
             raise ExportError("an argument is a Variable without data; give it an array")
     if not leaves:
-        raise ExportError(f"args must hold at least one array or Variable, got {args!r}")
+        short = reprlib.Repr()
+        short.maxlist = short.maxtuple = short.maxdict = 2
+        raise ExportError(f"args must hold at least one array or Variable, got {short.repr(args)}")
     names = _names("input_names", input_names, _default_names(args if by_key else leaves, "Input"), _keys(args))
     for name, x in zip(names, leaves, strict=True):
         if x.dtype.name not in _DTYPES:

@@ -29,6 +29,7 @@ SHOWN_LINES_ROWS = 12
 SHOWN_NAMES_ROWS = 12
 NAME_CHARACTERS = 40
 SOURCE_CHARACTERS = 60
+REST = "waiting, Python"  # what calls of compiled code take beside their kernels, where these are timed
 _open: list[profile] = []
 
 
@@ -62,30 +63,52 @@ class profile:
         self._rows: weakref.WeakKeyDictionary[Layout, tuple[tuple[str, str], ...]] = weakref.WeakKeyDictionary()
         self._timer: RowTimer | None = None
         self._lost = 0
+        self._gives_way = False  # to one inside, whose events it takes over: that of `python -m kusari run`
         self.begin = self.end = 0
 
     def __enter__(self) -> profile:
-        if _open:
+        if _open and not _open[-1]._gives_way:
             raise RuntimeError("a profile is open already: close it before you open another")
+        if _open:
+            _open[-1]._stop()
         _open.append(self)
         self._timer = RowTimer(self._run)
         self._name_threads()
-        progress.listeners.append(self._work)
-        tape.hook_all_threads({"kusari.profile": self._hook})
-        self._timer.start()
+        self._start()
         self.begin = time.perf_counter_ns()
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.end = time.perf_counter_ns()
+        if _open[-1] is not self:  # one inside was entered and never left
+            _open[-1].__exit__()
+        self._stop()
+        _open.remove(self)
+        self._name_threads()
+        if _open:
+            _open[-1].add(self._events)
+            _open[-1]._start()
+        if self._path is not None:
+            self.save(self._path)
+
+    def _start(self) -> None:
+        assert self._timer is not None
+        progress.listeners.append(self._work)
+        tape.hook_all_threads({"kusari.profile": self._hook})
+        self._timer.start()
+
+    def _stop(self) -> None:
         assert self._timer is not None
         self._timer.stop()
         tape.hook_all_threads(None)
         progress.listeners.remove(self._work)
-        _open.remove(self)
-        self._name_threads()
-        if self._path is not None:
-            self.save(self._path)
+
+    @classmethod
+    def of_a_script(cls) -> profile:
+        """Return a profile inside which the script may have one of its own, whose events are then in both."""
+        made = cls()
+        made._gives_way = True
+        return made
 
     def _name_threads(self) -> None:
         self._threads.update((thread.ident, thread.name) for thread in threading.enumerate() if thread.ident)
@@ -147,9 +170,11 @@ class profile:
         """The tables, as a report."""
         lines: dict[tuple[str, ...], list[int]] = {}
         names: dict[tuple[str, ...], list[int]] = {}
+        rest = REST if any(event.kind == KERNEL for event in self._events) else CALL
         for event, own in own_times(self._events):
             if not event.shared:
-                for into, key in ((lines, (event.line,)), (names, (event.name, event.kind))):
+                kind = rest if event.kind == CALL else event.kind
+                for into, key in ((lines, (event.line,)), (names, (event.name, kind))):
                     counts = into.setdefault(key, [0, 0])
                     counts[0] += own
                     counts[1] += 1

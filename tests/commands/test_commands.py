@@ -30,15 +30,33 @@ def test_help(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> N
     assert len(capsys.readouterr().out.splitlines()) > 8
 
 
+@pytest.mark.parametrize("columns", [80, 110])
+def test_help_is_as_wide_as_the_terminal(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Examples, which are indented, stay as they are."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for command in ((), ("demo",), ("run",), ("explain",), ("export",), ("bench",), ("doctor",)):
+        with pytest.raises(SystemExit):
+            main([*command, "--help"])
+        text = capsys.readouterr().out
+        filled = [line for line in text.splitlines() if not line.startswith("  python -m kusari")]
+        assert ("\n  python -m kusari" in text) == (command != ("demo",))
+        assert columns - 20 < max(map(len, filled)) <= columns, text
+
+
 WRONG = [
     ((), "expected a command"),
     (("frobnicate",), "invalid choice: 'frobnicate'"),
-    (("run",), "script"),
+    (("run",), "required: script (see python -m kusari run --help)"),
+    (("run", "--trace", "x.py"), "required: script (see"),
+    (("explain", "--width", "80", "x.py"), "unrecognized arguments: --width (see python -m kusari explain --help)"),
     (("run", "no_such_script.py"), "cannot read the script no_such_script.py: No such file or directory"),
     (("run", "."), "expected the path of a Python file"),
     (("run", "--trace", "no/such/folder/x.json", __file__), "cannot write no/such/folder/x.json: No such file"),
     (("explain", "no_such_script.py"), "cannot read the script"),
     (("bench", "no_such_model"), "no model 'no_such_model'; there are mushroom_mlp, mnist_mlp, "),
+    (("bench", "mnist"), "no model 'mnist'; did you mean mnist_mlp? there are mushroom_mlp, "),
     (("bench", "--rounds", "0"), "expected a number above 0"),
     (("bench", "--rounds", "many"), "invalid int value: 'many'"),
     (("bench", "--plot", "mnist_mlp"), "expected a file name ending in .png"),
@@ -255,6 +273,33 @@ def test_a_trace_of_a_script(tmp_path: Path) -> None:
     assert done.returncode == 0 and done.stdout == ""
     assert "trace.json, 1 events" in done.stderr and "script.py:2" in done.stderr
     assert "script.py:2" in (tmp_path / "trace.json").read_text(encoding="utf-8")
+
+
+def test_a_script_may_have_a_profile_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "import kusari, kusari.functions as F, numpy as np\nx = np.ones(3, 'f')\nF.relu(x)\n"
+        "with kusari.profile() as p:\n    F.exp(x)\nF.tanh(x)\nprint([e.name for e in p.events])\n")
+    done = kusari("run", "--trace", "trace.json", "--profile", "script.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "['exp']\n"), done.stderr
+    names = [e["name"] for e in json.loads((tmp_path / "trace.json").read_text("utf-8"))["traceEvents"] if "ts" in e]
+    assert names == ["ReLU", "exp", "Tanh"]
+
+
+OWN = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--trace')\nprint(p.parse_args().trace)"
+
+
+@pytest.mark.parametrize(("source", "arguments", "said"), [
+    ("import sys; print(sys.argv[2])", ["--trace", "x"], True), (OWN, ["--trace", "x"], False),
+    ("import sys; print(sys.argv[1])", ["x", "--trace=t.json"], True),
+    ("import sys; print(sys.argv[1])", ["x", "trace", "--traces"], False)])
+def test_options_behind_the_script_are_the_scripts(
+    tmp_path: Path, source: str, arguments: list[str], said: bool,
+) -> None:
+    (tmp_path / "script.py").write_text(source)
+    done = kusari("run", "script.py", *arguments, cwd=tmp_path)
+    assert (done.stdout, done.returncode) == ("x\n", 0)
+    line = "python -m kusari run: --trace is handed to script.py: options of run come before the script\n"
+    assert done.stderr == line * said
 
 
 @pytest.mark.slow

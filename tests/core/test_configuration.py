@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -106,6 +107,26 @@ def test_scope_as_decorator() -> None:
 
     assert function(2) == (2, False, False)
     assert (config.train, config.enable_backprop) == (True, True)
+
+
+@pytest.mark.parametrize(("name", "close"), [("trian", "train"), ("use_static_graphs", "use_static_graph")])
+def test_a_name_that_is_nearly_a_known_one(name: str, close: str) -> None:
+    with pytest.warns(UserWarning, match=f"no such entry, did you mean '{close}'") as caught, using_config(name, False):
+        assert getattr(config, name) is False
+    assert caught[0].filename == __file__
+
+
+def test_names_of_ones_own_are_not_asked_about() -> None:
+    """The entries under which no warning is given: known, far from known, or set before."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name in ("train", "user_train_mode", "depth"):
+            with using_config(name, 1):
+                assert getattr(config, name) == 1
+        config.trains = 1
+        with using_config("trains", 2):
+            assert config.trains == 2
+        del config.trains
 
 
 def test_debug() -> None:

@@ -47,6 +47,13 @@ class Nearly(kusari.FunctionNode):
         return g.Mul(x, g.const(np.array(2.000001)))
 
 
+@pytest.mark.parametrize("args", [X.tolist() * 50, {"x": X.tolist() * 50}, (["x"] * 50,)])
+def test_arguments_without_an_array_are_shown_in_short(args: Any) -> None:
+    with pytest.raises(kusari.onnx.ExportError, match=r"at least one array or Variable, got .*\.\.\.") as caught:
+        kusari.onnx.export(L.Linear(4, 2), args)
+    assert len(str(caught.value)) < 250
+
+
 def test_all_unsupported_functions_are_listed() -> None:
     def model(x: Any) -> Any:
         y = Secret().apply((x,))[0]

@@ -15,6 +15,7 @@ from kusari.explanation import WORDS, Section, Table
 from kusari.ir import drawing
 from kusari.link.tree import tree
 from kusari.static import StaticGraphWarning, explain
+from kusari.static.verify import summary
 
 X, T = np.ones((4, 3), "f"), np.zeros(4, "i")
 VOID = {"br", "hr", "img", "path", "polygon"}
@@ -118,6 +119,23 @@ def test_the_first_screen(net: Net) -> None:
         np.testing.assert_array_equal(p.array, array)
 
 
+def test_a_roof_far_below_a_kernel_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was measured beside other programs: there is a dash, and the next report measures it again."""
+    model = kusari.Sequential(L.Linear(200, 300))
+    compiled, x = kusari.static_graph(model), np.ones((500, 200), "f")
+    for _ in range(3):
+        compiled(x)
+    forgotten: list[bool] = []
+    monkeypatch.setattr(summary, "forget", lambda: forgotten.append(True))
+    for rate, dash in ((1e16, False), (1e3, True)):
+        monkeypatch.setattr(summary, "peak", lambda *_, rate=rate: rate)
+        monkeypatch.setattr(summary, "bandwidth", lambda *_, rate=rate: rate)
+        text = str(compiled.explain())
+        (table,) = (p for s in compiled.explain().sections for p in s.content if isinstance(p, Table))
+        assert {row[2] == "-" for row in table.rows} == {dash}
+        assert (summary.ABOVE in text) == dash == bool(forgotten)
+
+
 def test_measuring_changes_nothing() -> None:
     """No random numbers are drawn, no state is written, and frames are as they were."""
     norm = L.BatchNormalization(3)
@@ -189,7 +207,8 @@ def test_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Html(graph._repr_html_()).tags == {"pre"} and len(given) == 2
 
 
-def test_the_tree_of_a_model(net: Net) -> None:
+def test_the_tree_of_a_model(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     lines = str(net.static.explain("model")).split("\n")
     assert [re.sub(" {2,}", "  ", line).split("  ")[1:] for line in lines[2:]] == [
         ["/", "Net", "32"],
@@ -206,6 +225,17 @@ def test_layers_of_a_sequential_are_listed_as_they_follow_each_other() -> None:
     (table,) = tree(layers).content
     assert isinstance(table, Table)
     assert [row[0].strip() for row in table.rows] == ["/", "0", "2", "1"]
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_the_tree_is_as_wide_as_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parameters go on in rows below, none is cut in two."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = str(L.NStepGRU(2, 4, 5, 0.1).static.explain("model")).split("\n")
+    assert 60 < max(map(len, lines)) <= columns, lines
+    assert [word.rstrip(",") for line in lines for word in re.findall(r"[bw]\d float32\[.*?\]", line)] == [
+        f"{kind}{i} float32[{'5, 4' if kind == 'w' and i < 3 and layer == 0 else '5, 5' if kind == 'w' else '5'}]"
+        for layer in range(2) for kind in "bw" for i in range(6)]
 
 
 def test_to_networkx() -> None:

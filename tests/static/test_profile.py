@@ -13,8 +13,10 @@ import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari import static_graph, tape
+from kusari.explanation import Table
 from kusari.function_hooks import TimerHook
 from kusari.profiling.events import Event, own_times
+from kusari.profiling.profile import _time
 from kusari.runtime import Frame
 
 X, T = np.ones((64, 200), "f"), np.zeros(64, "i")
@@ -77,6 +79,22 @@ def test_rows_of_compiled_code_lie_inside_its_calls() -> None:
     kernels = [k for s in Model.loss.static.caches(model)[0].entries.values() for c in s.schedule.compiled
                for k in c.program.instructions if k.kernel]
     assert len([e for e in rows if not e.shared]) == len(kernels)
+
+
+def test_the_rest_of_a_compiled_call_has_a_row() -> None:
+    """It is the call's time without that of its kernels on the thread that calls: waiting for threads, and Python."""
+    model = Model()
+    for _ in range(3):
+        model.loss(X, T)
+    with kusari.profile() as p:
+        model.loss(X, T)
+    (call,) = (e for e in p.events if e.kind == "compiled")
+    kernels = [e for e in p.events if e.kind == "kernel" and e.thread == call.thread]
+    rest = call.end - call.begin - sum(e.end - e.begin for e in kernels)
+    (table,) = (part for part in p.explanation.sections[2].content if isinstance(part, Table))
+    assert 0 < rest < call.end - call.begin
+    assert [(time, *row) for time, _, *row in table.rows if row[2] == "loss"] == [
+        (_time(rest), "1", "waiting, Python", "loss")]
 
 
 def test_python_rows_and_errors_are_noted() -> None:
@@ -154,3 +172,24 @@ def test_tables_show_lines_with_their_source() -> None:
         F.relu(X)  # a comment
     assert "F.relu(X)  # a comment" in str(p) and repr(p) == str(p)
     assert "<table>" in p._repr_html_() and "ReLU" in p._repr_html_()
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_a_profile_inside_that_of_a_script(left: bool) -> None:
+    """The outer one has all events, also where the inner one is never left; a third one is refused."""
+    x = kusari.Variable(X)
+    inner = kusari.profile()
+    with kusari.profile.of_a_script() as outer:
+        F.relu(x)
+        inner.__enter__()
+        F.exp(x)
+        with pytest.raises(RuntimeError, match="a profile is open already"):
+            kusari.profile().__enter__()
+        if left:
+            inner.__exit__()
+            F.tanh(x)
+    F.sin(x)
+    assert [e.name for e in inner.events] == ["exp"]
+    assert [e.name for e in outer.events] == ["ReLU", "exp", "Tanh"][:3 if left else 2]
+    with kusari.profile():
+        pass

@@ -118,6 +118,12 @@ def bandwidth(footprint: int, threads: int, seconds: float = 0.1) -> float:
     return _bandwidth(1 << max(LEAST_FOOTPRINT_BYTES, footprint).bit_length(), threads, seconds)
 
 
+def forget() -> None:
+    """Measure both rates again when they are next asked for: other programs kept the cores busy meanwhile."""
+    peak.cache_clear()
+    _bandwidth.cache_clear()
+
+
 def limit(flops: float, moved: float, threads: int, footprint: int | None = None) -> float:
     """Seconds below which such work cannot be done here, the roofline; ``footprint`` if not all bytes moved differ."""
     return max(flops / peak(threads), moved / bandwidth(footprint or int(moved), threads))

@@ -12,7 +12,7 @@ from ..compile.memory import megabytes, peak_of
 from ..replay.schedule_cache import CacheEntry, ScheduleCache
 from ..step.reduction import under_way
 from . import cards
-from .roof import bandwidth, peak
+from .roof import bandwidth, forget, peak
 from .signature_text import MOST_ITEMS, mode_and_arguments
 
 if TYPE_CHECKING:
@@ -25,8 +25,10 @@ SHOWN_KERNELS_ROWS = 5
 WIDEST_CHARACTERS = 110
 SYMBOL_CHARACTERS = 40
 SHORTEST_SECONDS = 1e-7                # of a launch: the time of entering native code is known no better
+MOST_SHARE = 1.5                       # of the roof: above, the roof is wrong
 ROOF_SECONDS = 0.03                    # to measure a number of the roof, once per process
 LARGEST_FOOTPRINT_BYTES = 1 << 27      # beyond, no cache holds it, and bandwidth does not depend on the footprint
+ABOVE = "  -: above 150 %, as where the roof was measured beside other programs; the next report measures it again"
 
 
 def signatures(caches: Sequence[ScheduleCache]) -> list[str]:
@@ -124,15 +126,21 @@ def expensive(programs: Sequence[Compiled]) -> list[Section]:
     times: its operations at the rate of multiply-adds in registers, and its bytes at the bandwidth of a triad whose
     arrays are as large as its operands together. Both rates are measured once per process, by kernels of our own.
     Operations are those of products and convolutions, as their kernels count them: a launch that is mostly
-    exponentials stays far below the roof, one by Winograd's algorithm may seem to reach above it.
+    exponentials stays far below the roof, one by Winograd's algorithm may seem to reach above it. A roof that a launch
+    is far above was measured while other programs ran: it is not shown, and the next report measures it again.
     """
     host = [compiled for compiled in programs if compiled.place is None]
     longest, total, count = _longest(host)
     found = [Section(2, "most expensive: nothing runs natively")] if host and not longest else []
     if longest:
+        shares = [_roof(rows) for _, rows in longest]
         table = Table(("time", "of all", "of the roof", "bound by", "launches", "of", "kernel", "first at"),
-                      tuple(_row(name, symbol, rows, total) for (name, symbol), rows in longest))
-        found.append(Section(2, f"most expensive, of {_time(total)} in {count} launches", (table,)))
+                      tuple(_row(name, symbol, rows, total, *share) for ((name, symbol), rows), share in zip(
+                          longest, shares, strict=True)))
+        above = any(share > MOST_SHARE for share, _ in shares)
+        if above:
+            forget()
+        found.append(Section(2, f"most expensive, of {_time(total)} in {count} launches", (table, *[ABOVE] * above)))
     on_cards, total, _ = _longest([compiled for compiled in programs if compiled.place is not None])
     return [*found, cards.expensive(on_cards, total)] if on_cards else found
 
@@ -148,15 +156,21 @@ def _longest(programs: Sequence[Compiled]) -> tuple[list[tuple[tuple[str, str], 
     return longest[:SHOWN_KERNELS_ROWS], sum(every), len(every)
 
 
-def _row(name: str, symbol: str, rows: list[Measured], total: float) -> tuple[str, ...]:
+def _roof(rows: list[Measured]) -> tuple[float, str]:
+    """Return which part of the roof some launches reach, 0 where they are too short to say, and what bounds them."""
     seconds = sum(row.seconds for row in rows)
     limits = [(row.kernel.flops / peak(row.threads, ROOF_SECONDS), row.moved / bandwidth(
         min(row.footprint, LARGEST_FOOTPRINT_BYTES), row.threads, ROOF_SECONDS)) for row in rows]
     roof, arithmetic = sum(map(max, limits)), sum(a > b for a, b in limits)
     bound = "arithmetic" if 2 * arithmetic > len(rows) else "memory"
+    return roof / seconds if seconds > SHORTEST_SECONDS * len(rows) else 0.0, bound
+
+
+def _row(name: str, symbol: str, rows: list[Measured], total: float, share: float, bound: str) -> tuple[str, ...]:
+    seconds = sum(row.seconds for row in rows)
     cut = symbol if len(symbol) <= SYMBOL_CHARACTERS else f"{symbol[:SYMBOL_CHARACTERS]}..."
-    share = f"{roof / seconds:.0%}" if seconds > SHORTEST_SECONDS * len(rows) else "-"
-    return (_time(seconds), f"{seconds / total:.0%}", share, bound, str(len(rows)), name,
+    shown = f"{share:.0%}" if 0 < share <= MOST_SHARE else "-"
+    return (_time(seconds), f"{seconds / total:.0%}", shown, bound, str(len(rows)), name,
             cut, rows[0].instruction.node.where)
 
 
