@@ -1,6 +1,6 @@
-"""PyTorch's names of arguments: errors say what to write instead, and calls that are right pay nothing.
+"""PyTorch's names of arguments: errors name ours, and calls that are right pay nothing.
 
-Python itself refuses an unknown keyword, before a line of the callee has run. What to write is added where such errors
+Python itself refuses an unknown keyword, before a line of the callee has run. Our name is added where such errors
 pass anyway: where links and optimizers are made, in decorators that look at errors, in links that are called and in
 ``optimizer.update``. A bare call of a plain function passes none of them.
 """
@@ -72,13 +72,14 @@ KEYWORDS: Mapping[str, Mapping[str, str]] = {
     "export": {"dynamic_axes": "dynamic_shapes", "f": "filename"},
     "resize_images": {"size": "output_shape"},
 }  # fmt: skip
+_EVERY = frozenset().union(*KEYWORDS.values())
 _IN_KWARGS = ("dilate", "groups")  # what functions and links with ``**kwargs`` take, where it is an answer
 _ANY_NAMES = ("Chain", "Link")  # whose keywords are names of children and parameters
 _REFUSED = re.compile(r"(?:(Variable)\.)?(\w+)\(\) got (?:an )?unexpected keyword argument(?:\(s\))? '(\w+)'$")
 
 
 def ending(names: tuple[str, ...], keyword: str, callee: Callable[..., Any]) -> str:
-    """Return the end of a message on an unknown keyword: what to write for a name of PyTorch's; else empty.
+    """Return the end of a message on an unknown keyword: our form of a name of PyTorch's; else empty.
 
     Args:
         names: What is called, by its name and those of its base classes.
@@ -113,7 +114,7 @@ class _New:
     def __call__(self, cls: type, *args: Any, **kwargs: Any) -> Any:
         behind: Any = super(self._owner, cls).__new__
         made = behind(cls) if behind is object.__new__ else behind(cls, *args, **kwargs)
-        if kwargs:
+        if not _EVERY.isdisjoint(kwargs):
             mro = cls.__mro__
             first = next(i for i, base in enumerate(mro) if "__init__" in vars(base))
             if mro[first].__module__.startswith("kusari.") and mro[first].__name__ not in _ANY_NAMES:

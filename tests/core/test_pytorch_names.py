@@ -108,12 +108,6 @@ def test_an_unknown_argument_says_what_to_write(call: Callable[[], Any], text: s
         call()
 
 
-def test_arguments_of_onnx_export_say_what_to_write() -> None:
-    pytest.importorskip("onnx")
-    with pytest.raises(TypeError, match="'dynamic_axes', which is PyTorch's; here: dynamic_shapes$"):
-        kusari.onnx.export(MODEL, X, dynamic_axes={})
-
-
 def test_answers_on_arguments_hold_and_no_argument_is_refused() -> None:
     answered: set[tuple[str, str]] = set()
     for module in (F, L, optimizers):
