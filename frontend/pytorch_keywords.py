@@ -75,7 +75,8 @@ KEYWORDS: Mapping[str, Mapping[str, str]] = {
 _EVERY = frozenset().union(*KEYWORDS.values())
 _IN_KWARGS = ("dilate", "groups")  # what functions and links with ``**kwargs`` take, where it is an answer
 _ANY_NAMES = ("Chain", "Link")  # whose keywords are names of children and parameters
-_REFUSED = re.compile(r"(?:(Variable)\.)?(\w+)\(\) got (?:an )?unexpected keyword argument(?:\(s\))? '(\w+)'$")
+_REFUSED = re.compile(r"(?:(Variable)\.)?(\w+)\(\) got (?:an )?unexpected keyword argument(?:\(s\))? '(\w+)'"
+                      r"(?:\. Did you mean '\w+'\?)?$")
 
 
 def ending(names: tuple[str, ...], keyword: str, callee: Callable[..., Any]) -> str:
@@ -143,7 +144,8 @@ def explain(error: TypeError) -> None:
         frame = frame.tb_next
     seen = callee if frame is None else frame.tb_frame.f_globals.get(name, callee)
     if callable(callee) and getattr(seen, "__module__", "").startswith("kusari."):  # else it is one of the user's
-        error.args = f"{error}{ending((name,), keyword, callee)}",
+        if end := ending((name,), keyword, callee):
+            error.args = str(error)[:found.end(3) + 1] + end,  # without Python's guess
 
 
 def explained(fn: Callable[P, R]) -> Callable[P, R]:

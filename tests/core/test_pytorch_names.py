@@ -127,6 +127,13 @@ def test_answers_on_arguments_hold_and_no_argument_is_refused() -> None:
                         for word in table}
 
 
+def test_a_guess_of_pythons_is_replaced() -> None:
+    for keyword, end in (("dim", "'dim', which is PyTorch's; here: axis"), ("ax", "'ax'. Did you mean 'axis'?")):
+        error = TypeError(f"softmax() got an unexpected keyword argument {keyword!r}. Did you mean 'axis'?")
+        pytorch_keywords.explain(error)
+        assert str(error) == f"softmax() got an unexpected keyword argument {end}"
+
+
 def test_names_of_children_and_parameters_are_free() -> None:
     link = kusari.Chain(inplace=L.Linear(2, 3), dilation=kusari.Link(input=(2,), bias=(3,)))
     assert [name for name, _ in link.namedparams()] == ["/dilation/bias", "/dilation/input", "/inplace/W", "/inplace/b"]
