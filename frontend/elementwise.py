@@ -25,6 +25,7 @@ from .errors import ArrayTypeError
 from .function_names import class_name, shown_label
 from .function_node import FunctionNode
 from .lazy import lazy
+from .pytorch_keywords import ending
 from .symbolic import python_function
 from .utils import type_check
 from .utils.arrays import AS_ARRAY
@@ -297,7 +298,8 @@ class ElementwiseFunction:
             try:
                 attrs = self.__signature__.bind(*xs, **attrs).arguments
             except TypeError as error:
-                raise TypeError(f"{self.__name__}{self.__signature__}: {error}") from None
+                more = "".join([ending((self.__name__,), name, self) for name in attrs])
+                raise TypeError(f"{self.__name__}{self.__signature__}: {error}{more}") from None
             xs = tuple([attrs.pop(name) for name in self.inputs])
             attrs = {k: v.item() if isinstance(v, (np.generic, np.ndarray)) and v.ndim == 0 else v
                      for k, v in attrs.items()}

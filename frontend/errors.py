@@ -30,11 +30,16 @@ class KusariError(Exception):
     """The root of the tree: catches everything that Kusari itself raises."""
 
 
+_FIXES_IN = {  # by the function and the beginning of an expectation
+    ("LinearFunction", "x.ndim == 2"): "Axis 0 is the batch: a single row x becomes x[None]; L.Linear takes more axes "
+                                       "by n_batch_axes.",
+    ("Transpose", "x.ndim == "): "The axes are all axes in their new order: transpose(0, 2, 1); F.swapaxes(x, 1, 2) "
+                                 "exchanges two."}
 _FIXES = {  # by the ends of expectations about types
     ".dtype.kind == i": "Labels and indices are integers: convert them with astype(numpy.int32).",
     ".dtype.kind == f": "Arrays of integers are no inputs here: convert them with astype(numpy.float32).",
     "t.ndim == x.ndim - 1": "Labels have one axis less than scores: a column of them becomes t[:, 0].",
-    "x.ndim == 2": "Axis 0 is the batch: a single row x becomes x[None]; L.Linear takes more axes by n_batch_axes.",
+    "x.ndim == 2": "Axis 0 is the batch: a single row x becomes x[None].",
     "W.shape[1]": "Axis 1 of an input has its features: give the link their number, or None to take it from the data.",
     "W.shape[1] * 1": "Axis 1 of an input has its channels: pictures as height, width, channel need "
                       "transpose(0, 3, 1, 2).",
@@ -62,7 +67,9 @@ class InvalidType(KusariError):
         if msg is not None:
             text = f"{msg}\n\n{text}"
         if where is not None:
-            ways = [fix for end, fix in _FIXES.items() if expect.endswith(end)]
+            ways = [fix for (name, begin), fix in _FIXES_IN.items() if f" {name} (" in (msg or "") and (
+                expect.startswith(begin))]
+            ways += [fix for end, fix in _FIXES.items() if expect.endswith(end)]
             text = "\n".join([text, "", *ways[:1], f"Applied at: {where}"])
         super().__init__(text)
         self.expect = expect

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import sys
 import warnings
@@ -17,8 +18,11 @@ from .configuration import config
 from .hyperparameter import Hyperparameter, HyperparameterProxy
 from .lazy_array import LazyArray
 from .link import Link
-from .link.namespace import namespace_of
+from .link.base import not_initialized
+from .link.namespace import entries_of
+from .link.tree import unregistered
 from .link.walk import all_params
+from .pytorch_keywords import answer_keywords, explain
 from .pytorch_names import OPTIMIZER, answer
 from .rehearsal import rehearse
 from .serializer import Deserializer
@@ -30,6 +34,10 @@ _MOVED = ("GradientClipping", "GradientHardClipping", "GradientNoise", "Lasso", 
 
 _NO_LOSS = ("{} returned {}: the loss must be a Variable of one element. To get at more than the loss, let the "
             "function store it (self.y = y) or report it (kusari.report)")
+_CALLED = ("update() takes a function that returns the loss, and its arguments: optimizer.update(model.loss, x, t). "
+           "After loss.backward() it takes nothing")
+_MODEL = ("the loss function is the model itself. Wrap the model in L.Classifier, or give a function that returns the "
+          "loss: optimizer.update(model.loss, x, t), StandardUpdater(..., loss_func=model.loss)")
 LARGEST_LOSS_SCALE = 65504  # the largest float16
 
 
@@ -42,14 +50,16 @@ def __getattr__(name: str) -> Any:
     return getattr(optimizer_hooks, name)
 
 
-def _unregistered(link: Link) -> str:
-    """Return the name of an attribute of a link that is or contains a link, and no child; empty without one."""
-    children = {id(child) for child in link.children()}
-    for name, value in namespace_of(link).items():
-        found = value if isinstance(value, (list, tuple)) else (value,)
-        if any(isinstance(x, Link) and id(x) not in children for x in found):
-            return f"self.{name}"
-    return ""
+def _explain_call(error: TypeError, lossfun: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> None:
+    """Add to the error of a loss function what it should have been, where it cannot be called so."""
+    explain(error)
+    if not callable(lossfun):
+        error.args = f"{error}: {_CALLED}",
+    elif isinstance(lossfun, Link) and hasattr(lossfun, "forward"):
+        try:
+            inspect.signature(lossfun.forward).bind(*args, **kwds)  # pyright: ignore[reportAttributeAccessIssue]
+        except (TypeError, ValueError):
+            error.args = f"{error}: {_MODEL}",
 
 
 class Optimizer:
@@ -80,12 +90,15 @@ class Optimizer:
 
         Raises:
             TypeError: ``link`` is not a link.
+            RuntimeError: ``Link.__init__()`` has not been called.
         """
         if not isinstance(link, Link):
             raise TypeError(f"optimization target must be a link, but is of {type(link)}")
-        if not all_params(link) and (lost := _unregistered(link)):
-            warnings.warn(f"{type(link).__name__} has no parameters to update: {lost} was not assigned inside "
-                          "init_scope(), so that it is neither trained nor saved", stacklevel=user_stacklevel())
+        for each in link.links():
+            if "_params" not in entries_of(each):
+                raise not_initialized(each)
+        if not all_params(link) and (lost := unregistered(link, named=True)):
+            warnings.warn(f"{type(link).__name__} has no parameters to update; {lost[0]}", stacklevel=user_stacklevel())
         self.target = link
         self.t = 0
         self.epoch = 0
@@ -294,13 +307,17 @@ class GradientMethod(Optimizer):
                 rehearse(self, lambda: self.update(lossfun, *args, **kwds), (lossfun, args, kwds))
                 return
         if lossfun is not None:
-            call = _tape.static_call(lossfun)
-            if call is not None:
-                static, first = call
-                if static.run_step(self, first, args, kwds):
-                    self._finish_step()
-                    return
-            loss = lossfun(*args, **kwds)
+            try:
+                call = _tape.static_call(lossfun)
+                if call is not None:
+                    static, first = call
+                    if static.run_step(self, first, args, kwds):
+                        self._finish_step()
+                        return
+                loss = lossfun(*args, **kwds)
+            except TypeError as error:
+                _explain_call(error, lossfun, args, kwds)
+                raise
             if self._use_cleargrads:
                 target.cleargrads()
             else:
@@ -404,6 +421,7 @@ class GradientMethod(Optimizer):
 
 
 answer(Optimizer, OPTIMIZER)
+answer_keywords(GradientMethod)
 
 
 def bias_corrected(rate: float, beta1: float, beta2: float, t: Any, what: str) -> Any:

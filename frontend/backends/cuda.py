@@ -18,6 +18,7 @@ import numpy
 from .. import device as _device
 from ..callsite import user_location
 from ..errors import ArrayTypeError, DeviceError
+from ..pytorch_names import CUDA, hint
 
 _INSTALL = "CuPy is needed to use a GPU. Install it with: pip install 'kusari[gpu]'"
 
@@ -104,7 +105,7 @@ def _lazy() -> dict[str, Callable[[], Any]]:
 def __getattr__(name: str) -> Any:
     make = _lazy().get(name)
     if make is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint(name, CUDA)}")
     value = globals()[name] = make()
     return value
 

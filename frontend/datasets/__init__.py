@@ -1,5 +1,7 @@
 """Ready-made datasets: combinations of other datasets, files, and handwritten digits and their relatives."""
 
+from ..pytorch_names import DATASETS as _DATASETS
+from ..pytorch_names import answer_in_module as _answer
 from .cifar import get_cifar10, get_cifar100
 from .concatenated_dataset import ConcatenatedDataset
 from .dict_dataset import DictDataset
@@ -64,3 +66,5 @@ __all__ = [
     "split_dataset_n_random",
     "split_dataset_random",
 ]
+
+_answer(globals(), _DATASETS)

@@ -14,6 +14,7 @@ from .. import link_hook as _link_hook
 from ..device_resident import DeviceResident, DeviceResidentsVisitor
 from ..epochs import Attributes
 from ..parameter import Parameter
+from ..pytorch_keywords import answer_keywords, explain
 from ..pytorch_names import LINK, answer
 from ..tape import current as _current
 from ..utils.arrays import is_array, no_array
@@ -47,7 +48,7 @@ class _InitScope:
     def __enter__(self) -> None:
         entries = entries_of(self._link)
         if "_params" not in entries:
-            raise _not_initialized(self._link)
+            raise not_initialized(self._link)
         self._outer = entries["_within_init_scope"]
         entries["_within_init_scope"] = True
 
@@ -55,7 +56,7 @@ class _InitScope:
         entries_of(self._link)["_within_init_scope"] = self._outer
 
 
-def _not_initialized(link: Link) -> RuntimeError:
+def not_initialized(link: Link) -> RuntimeError:
     return RuntimeError(
         f"Link.__init__() has not been called. Call super().__init__() first in {type(link).__name__}.__init__()."
     )
@@ -125,7 +126,7 @@ class Link(WatchedNamespace, DeviceResident):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run ``forward`` with link hooks around it."""
         if "_params" not in entries_of(self):
-            raise _not_initialized(self)
+            raise not_initialized(self)
         watching = _current.__dict__
         if watching and _current.tape is not None:
             _current.tape.link(self)
@@ -144,6 +145,9 @@ class Link(WatchedNamespace, DeviceResident):
         except AttributeError as error:
             if (better := no_array(error, type(self).__name__)) is not None:
                 raise better from None
+            raise
+        except TypeError as error:
+            explain(error)
             raise
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -197,7 +201,7 @@ class Link(WatchedNamespace, DeviceResident):
             AttributeError: The link has an attribute of this name.
         """
         if "_params" not in entries_of(self):
-            raise _not_initialized(self)
+            raise not_initialized(self)
         if name in entries_of(self):
             raise AttributeError(f"cannot register a new parameter {name}: attribute exists in {type(self).__name__}")
         if initializer is None:
@@ -461,6 +465,7 @@ class Link(WatchedNamespace, DeviceResident):
 
 
 answer(Link, LINK)
+answer_keywords(Link)
 
 
 def _entry(link: Link, name: str) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 from ..parameter import Parameter
 from .base import Link, _entry
 from .namespace import entries_of
+from .tree import unregistered
 from .walk import Names
 
 __all__ = ["Chain"]
@@ -49,10 +50,12 @@ class Chain(Link):
 
     def __str__(self) -> str:
         entries = entries_of(self)
-        if not self._children:
+        lost = unregistered(self)
+        if not self._children and not lost:
             return super().__str__()
         children = indented((name, str(entries[name])) for name in sorted(self._children))
-        return f"{type(self).__name__}(\n{children})"
+        more = "".join([f"  {line}\n" for line in lost])
+        return f"{type(self).__name__}(\n{children}{more})"
 
     def __getitem__(self, name: str) -> Any:
         """Return the attribute (child, parameter…) ``name``."""

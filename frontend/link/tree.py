@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..explanation import Section, Table
-from .namespace import entries_of
+from .namespace import Attributed, entries_of
 
 if TYPE_CHECKING:
     from ..parameter import Parameter
     from .base import Link
 
-__all__ = ["tree"]
+__all__ = ["tree", "unregistered"]
 
 COLUMNS = ("link", "class", "parameters", "number")
 GAPS_CHARACTERS = 8             # before the columns of a line
@@ -34,8 +34,38 @@ def tree(link: Link) -> Section:
     rows = [cells for row in every for cells in _wrapped(row, width)]
     count, waiting = _count(link)
     more = f", and {waiting} not initialized" if waiting else ""
+    lost = [f"{line} of {path}" if path != "/" else line
+            for path, each in link.namedlinks() for line in unregistered(each)]
     return Section(0, f"{type(link).__name__}: {count:,} parameters{more}", (
-        Table(COLUMNS, tuple(rows)),))
+        Table(COLUMNS, tuple(rows)), *lost))
+
+
+def unregistered(link: Link, named: bool = False) -> list[str]:
+    """Return a line for each attribute of a link that is or contains a link which is no child of any.
+
+    Args:
+        link: The link.
+        named: Whether to have children of other links, too, which are trained and saved where these are.
+    """
+    entries: Any = entries_of(link)
+    children, below = entries.get("_children"), {id(each) for each in link.links()}
+    way = "assigned outside init_scope()" if isinstance(children, set) else (
+        "append() makes it one" if isinstance(children, list) else "only kusari.Chain has children")
+    lines: list[str] = []
+    for name, value in entries.items():
+        several = type(value) in (list, tuple, dict)
+        for x in (value.values() if type(value) is dict else value if several else (value,)):
+            if isinstance(x, Attributed) and id(x) not in below and _is_lost(link, x, named):
+                kind = type(value).__name__
+                what = f"a plain {kind} of links: use kusari.ChainList or kusari.Sequential" if several else way
+                subject = f"self.{name}" if several else f"self.{name} ({kind})"
+                lines.append(f"not a child, neither trained nor saved: {subject}, {what}")
+                break
+    return lines
+
+
+def _is_lost(holder: Link, link: Any, named: bool) -> bool:
+    return (named or link.name is None) and all(each is not holder for each in link.links())
 
 
 def _rows(label: str, depth: int, link: Link) -> Iterator[tuple[str, str, list[str], str]]:

@@ -11,6 +11,7 @@ import numpy as np
 from kusari.ir import Graph, TensorType
 
 from ..progress import Work
+from ..pytorch_keywords import explained
 from ..static.arrays.bindings import ParameterBinding
 from ..static.trace.recording import Recording
 from ..static.trees import flatten
@@ -29,6 +30,7 @@ from .verify import check, compare
 from .versions import IR_VERSIONS, checked_opset, require_onnx
 
 
+@explained
 def export(model: Any, args: Any, filename: Any = None, export_params: bool = True, graph_name: str = "Graph",
            save_text: bool = False, opset_version: int | None = None, input_names: Any = None, output_names: Any = None,
            train: bool = False, return_named_inout: bool = False, external_converters: dict[str, Any] | None = None,

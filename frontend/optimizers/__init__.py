@@ -1,5 +1,7 @@
 """Optimizers."""
 
+from ..pytorch_names import OPTIMIZERS as _OPTIMIZERS
+from ..pytorch_names import answer_in_module as _answer
 from .ada_delta import AdaDelta as AdaDelta
 from .ada_grad import AdaGrad as AdaGrad
 from .adam import AdaBound as AdaBound
@@ -20,3 +22,5 @@ __all__ = [
     "AMSBound", "AMSGrad", "MSVAG", "SGD", "SMORMS3", "AdaBound", "AdaDelta", "AdaGrad", "Adam", "AdamW",
     "CorrectedMomentumSGD", "MomentumSGD", "NesterovAG", "RMSprop", "RMSpropGraves",
 ]  # fmt: skip
+
+_answer(globals(), _OPTIMIZERS)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..callsite import caller
+from ..pytorch_keywords import explain
 
 __all__ = ["assert_kwargs_empty", "check_unexpected_kwargs", "parse_kwargs"]
 
@@ -45,4 +46,7 @@ def assert_kwargs_empty(kwargs: Mapping[str, Any]) -> None:
 def _refuse(names: list[str]) -> None:
     """Raise TypeError in the name of the function that called the one of ours."""
     if names:
-        raise TypeError(f"{caller(2)}() got unexpected keyword argument(s) {', '.join(map(repr, sorted(names)))}")
+        listed = ", ".join(map(repr, sorted(names)))
+        error = TypeError(f"{caller(2)}() got unexpected keyword argument(s) {listed}")
+        explain(error)
+        raise error

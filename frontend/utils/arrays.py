@@ -12,6 +12,7 @@ from ..backends import cuda
 from ..backends.chainerx import is_chainerx_array
 from ..callsite import user_location
 from ..errors import ArrayTypeError
+from ..pytorch_keywords import explain
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 AS_ARRAY = "Convert it first, for example with numpy.asarray(x, dtype=numpy.float32); labels with dtype=numpy.int32."
@@ -73,6 +74,9 @@ def for_arrays(fn: Function) -> Function:
         except AttributeError as error:
             if (better := no_array(error, fn.__name__)) is not None:
                 raise better from None
+            raise
+        except TypeError as error:
+            explain(error)
             raise
     return cast(Function, function)
 

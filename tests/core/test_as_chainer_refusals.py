@@ -183,7 +183,8 @@ def test_a_model_whose_links_are_lost_is_named() -> None:
             self.body = [L.Linear(2, 3)] if many else L.Linear(2, 3)
 
     for many in (False, True):
-        with pytest.warns(UserWarning, match="Lost has no parameters to update: self.body was not assigned inside"):
+        how = "a plain list of links: use kusari.ChainList" if many else r"\(Linear\), assigned outside init_scope\(\)"
+        with pytest.warns(UserWarning, match=f"Lost has no parameters to update; not a child, .*: self.body,? {how}"):
             kusari.optimizers.SGD().setup(Lost(many))
 
 

@@ -114,6 +114,8 @@ FIXES: list[tuple[str, Callable[[], Any], str]] = [
     ("labels float", lambda: F.softmax_cross_entropy(X, I.astype("f")), r"astype\(numpy.int32\)"),
     ("float64", lambda: L.Linear(4, 2)(X.astype("d")), r"astype\(numpy.float32\)"),
     ("pixels", lambda: L.Linear(4, 2)(X.astype("B")), r"astype\(numpy.float32\)"),
+    ("two axes", lambda: V[None].transpose(1, 2), r"all axes in their new order: transpose\(0, 2, 1\)"),
+    ("two axes of four", lambda: F.transpose(IMAGE, (0, 1)), r"F.swapaxes\(x, 1, 2\) exchanges two."),
 ]
 
 
@@ -126,7 +128,8 @@ def test_the_message_names_the_fix_and_the_line(call: Callable[[], Any], fix: st
 
 WRONG: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("add", lambda: F.add(), ValueError, "at least one"),
-    ("keyword", lambda: F.dropout(X, p=0.5), TypeError, r"dropout\(\) got an unexpected keyword argument 'p'"),
+    ("keyword", lambda: F.dropout(X, p=0.5), TypeError,
+     r"dropout\(\) got an unexpected keyword argument 'p', which is PyTorch's; here: ratio$"),
     ("keyword when traced", lambda: kusari.static_graph(lambda: F.dropout(X, p=0.5))(), TypeError, r"^dropout\(\) got"),
     ("keyword of a link", lambda: L.Convolution2D(3, 8, kernel_size=3), TypeError, r"__init__\(\) got .*'kernel_size'"),
     ("axis twice", lambda: F.sum(X, axis=(0, 0)), ValueError, "duplicate"),

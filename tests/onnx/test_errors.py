@@ -54,6 +54,11 @@ def test_arguments_without_an_array_are_shown_in_short(args: Any) -> None:
     assert len(str(caught.value)) < 250
 
 
+def test_arguments_of_pytorchs_export_are_named() -> None:
+    with pytest.raises(TypeError, match="'dynamic_axes', which is PyTorch's; here: dynamic_shapes$"):
+        kusari.onnx.export(F.relu, X, dynamic_axes={})  # pyright: ignore[reportCallIssue]
+
+
 def test_all_unsupported_functions_are_listed() -> None:
     def model(x: Any) -> Any:
         y = Secret().apply((x,))[0]

@@ -12,6 +12,7 @@ from ...broadcasting import broadcast_to
 from ...callsite import caller
 from ...configuration import config
 from ...function_node import FunctionNode
+from ...pytorch_keywords import explain
 from ...utils import type_check
 from ...utils.arrays import force_array
 from ...variable import Variable, as_variable
@@ -129,7 +130,9 @@ def reject(kwargs: dict[str, Any], **removed: str) -> None:
     for name in kwargs:
         if name in removed:
             raise ValueError(f"the {name} argument is not supported anymore; {removed[name]}")
-        raise TypeError(f"{caller()}() got an unexpected keyword argument {name!r}")
+        error = TypeError(f"{caller()}() got an unexpected keyword argument {name!r}")
+        explain(error)
+        raise error
 
 
 class Zoneout(FunctionNode):

@@ -45,6 +45,10 @@ class StandardUpdater(Updater):
         device = None if device is None else backend.get_device(device)
         input_device = device if input_device is None else backend.get_device(input_device)
         self._iterators: dict[str, Any] = dict(iterator) if isinstance(iterator, Mapping) else {"main": iterator}
+        for each in self._iterators.values():
+            if hasattr(each, "__len__") and not (hasattr(each, "next") or hasattr(each, "__next__")):
+                raise TypeError(f"{type(self).__name__} takes an iterator, as iterators.SerialIterator(dataset, "
+                                f"batch_size), got {type(each)}")
         self._optimizers: dict[str, Any] = dict(optimizer) if isinstance(optimizer, Mapping) else {"main": optimizer}
         if device is not None:
             for each in self._optimizers.values():
