@@ -16,7 +16,7 @@ from typing import Any
 from ..epochs import Attributes, Modules, Structure
 from .namespace import Attributed, entries_of, expose, is_exposed, replace_entries
 
-__all__ = ["Names", "WatchedModule", "WatchedNamespace", "all_params", "changed"]
+__all__ = ["Names", "WatchedModule", "WatchedNamespace", "all_params", "changed", "watch_module"]
 
 
 class WatchedModule(ModuleType):
@@ -29,6 +29,12 @@ class WatchedModule(ModuleType):
     def __delattr__(self, name: str) -> None:
         super().__delattr__(name)
         Modules.version = Attributes.version = object()
+
+
+def watch_module(module: ModuleType) -> None:
+    """Let a module of ours report that an attribute of it was replaced."""
+    if type(module) is ModuleType:
+        module.__class__ = WatchedModule
 
 
 def changed() -> None:

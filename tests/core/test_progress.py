@@ -30,7 +30,7 @@ def shown(file: io.StringIO, patience: float, work: float = 0.0) -> str:
     (io.StringIO(), "compiling loss, 0 s: 1 of 4 kernels\n")])
 def test_long_work(file: io.StringIO, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUSARI_PROGRESS")
-    found = shown(file, 0.001, 10)
+    found = shown(file, 0.1, 10)
     assert found.startswith(expected) and "inner" not in found
     assert found.endswith("\r\x1b[K" if file.isatty() else "\n")
 

@@ -42,6 +42,7 @@ NO_QUANTITIES = {
     "codegen/llvm/contraction/winograd/phases.py": {"PHASES"},
     "passes/min_cut.py": {"INFINITE"},
     "ir/gelu.py": {"CUBE"},
+    "ir/program.py": {"NO_INDEX"},
     "runtime/card/cublaslt.py": {"*"},
     "runtime/card/cudnn.py": {"LEAST_AXES", "MOST_AXES"},
     "runtime/card/probes.py": {"SHAPES", "_PLAIN"},

@@ -18,7 +18,7 @@ import numpy as np
 from ....configuration import GlobalConfig, LocalConfig, config
 from ....link import Link
 from ....link.namespace import Attributed, entries_of
-from ....link.walk import WatchedModule
+from ....link.walk import watch_module
 from ....parameter import Parameter
 from ....variable import Variable
 from ...arrays import cards
@@ -290,12 +290,6 @@ def _of_module(k: Observer, x: types.ModuleType, name: str) -> Any:
         return value
     missing = entries.get("__getattr__")
     return k.call(missing, name) if isinstance(missing, types.FunctionType) and not ours else getattr(x, name)
-
-
-def watch_module(module: types.ModuleType) -> None:
-    """Let a module of ours report that an attribute of it was replaced."""
-    if type(module) is types.ModuleType:
-        module.__class__ = WatchedModule
 
 
 def _of_variable(k: Observer, x: Any, name: str) -> Any:
