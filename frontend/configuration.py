@@ -233,9 +233,12 @@ def _ask(name: str) -> None:
     """Warn about the name of an entry that is nearly a known one."""
     import difflib
 
-    close = difflib.get_close_matches(name, _known, 1, 0.75)
-    if close:
-        warnings.warn(f"using_config({name!r}, ...): there is no such entry, did you mean {close[0]!r}?", stacklevel=3)
+    from .callsite import user_stacklevel
+
+    alike = [known for known in _known if known[0] == name[:1] and abs(len(known) - len(name)) < 2]  # not my_debug
+    if close := difflib.get_close_matches(name, alike, 1, 0.75):
+        warnings.warn(f"using_config({name!r}, ...): there is no such entry, did you mean {close[0]!r}?",
+                      stacklevel=user_stacklevel())
 
 
 def no_backprop_mode() -> ConfigScope:

@@ -53,11 +53,14 @@ def __getattr__(name: str) -> Any:
 def _explain_call(error: TypeError, lossfun: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> None:
     """Add to the error of a loss function what it should have been, where it cannot be called so."""
     explain(error)
+    if type(error) is not TypeError:
+        return
     if not callable(lossfun):
         error.args = f"{error}: {_CALLED}",
-    elif isinstance(lossfun, Link) and hasattr(lossfun, "forward"):
-        try:
-            inspect.signature(lossfun.forward).bind(*args, **kwds)  # pyright: ignore[reportAttributeAccessIssue]
+    elif isinstance(lossfun, Link) and type(lossfun).__call__ is Link.__call__ and hasattr(lossfun, "forward"):
+        try:  # more arguments than forward takes; it cannot have been entered
+            inspect.signature(lossfun.forward).bind_partial(  # pyright: ignore[reportAttributeAccessIssue]
+                *args, **kwds)
         except (TypeError, ValueError):
             error.args = f"{error}: {_MODEL}",
 

@@ -11,6 +11,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
 
 __all__ = ["answer_keywords", "ending", "explain", "explained"]
@@ -132,6 +133,9 @@ def answer_keywords(owner: Any) -> None:
     owner.__new__ = _New(owner)
 
 
+_NOT_USERS = "kusari", "chainer", "numpy"
+
+
 def explain(error: TypeError) -> None:
     """Add what to write to the error of a function or method of ours that was given a keyword of PyTorch's."""
     found = _REFUSED.match(str(error)) if type(error) is TypeError else None
@@ -142,8 +146,11 @@ def explain(error: TypeError) -> None:
     callee, frame = source.get(name), error.__traceback__
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next
-    seen = callee if frame is None else frame.tb_frame.f_globals.get(name, callee)
-    if callable(callee) and getattr(seen, "__module__", "").startswith("kusari."):  # else it is one of the user's
+    around = {} if frame is None else frame.tb_frame.f_globals
+    seen = around.get(name, callee)
+    users = any(isinstance(x, ModuleType) and callable(vars(x).get(name)) and not x.__name__.startswith(_NOT_USERS)
+                for x in around.values())
+    if callable(callee) and not users and str(getattr(seen, "__module__", "")).startswith("kusari."):
         if end := ending((name,), keyword, callee):
             error.args = str(error)[:found.end(3) + 1] + end,  # without Python's guess
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from math import pi, sqrt
+from math import isfinite, pi, sqrt
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from .scalar import SCALARS
 SCALE, CUBE = sqrt(2 / pi), 0.044715
 #: The relative difference of constants that are the same in float32, to two ulps.
 _SAME_RATIO = 2.0 ** -22
+_ROUNDING_RATIO = 2e-15  # of the largest constant: what is left where terms cancel
 _MOST_ITEMS = 64
 _MOST_OPERANDS = 6
 
@@ -85,7 +86,8 @@ class Terms:
         if fn == "tanh":
             return {((self._tanh(first), 1),): 1.0}
         if fn in ("sqrt", "true_divide", "reciprocal"):
-            return _constant(float(SCALARS[fn].apply(np, *[_number(a) for a in args])))
+            with np.errstate(all="ignore"):
+                return _constant(float(SCALARS[fn].apply(np, *[_number(a) for a in args])))
         raise _Other
 
     def _tanh(self, argument: Polynomial) -> int:
@@ -99,6 +101,8 @@ class Terms:
 
 
 def _constant(value: float) -> Polynomial:
+    if not isfinite(value):
+        raise _Other
     return {_NO_VARIABLE: value} if value else {}
 
 
@@ -143,7 +147,7 @@ def equal(p: Polynomial, q: Polynomial) -> bool:
     most = max((abs(x) for x in (*p.values(), *q.values())), default=0.0)
     for monomial in {*p, *q}:
         x, y = p.get(monomial, 0.0), q.get(monomial, 0.0)
-        if abs(x - y) > _SAME_RATIO * max(abs(x), abs(y)) and max(abs(x), abs(y)) > 1e-12 * most:
+        if abs(x - y) > _SAME_RATIO * max(abs(x), abs(y)) and max(abs(x), abs(y)) > _ROUNDING_RATIO * most:
             return False
     return True
 

@@ -55,7 +55,8 @@ def unregistered(link: Link, named: bool = False) -> list[str]:
     for name, value in entries.items():
         several = type(value) in (list, tuple, dict)
         for x in (value.values() if type(value) is dict else value if several else (value,)):
-            if isinstance(x, Attributed) and id(x) not in below and _is_lost(link, x, named):
+            if isinstance(x, Attributed) and "_params" in entries_of(x) and id(x) not in below and (
+                    _is_lost(link, x, named)):
                 kind = type(value).__name__
                 what = f"a plain {kind} of links: use kusari.ChainList or kusari.Sequential" if several else way
                 subject = f"self.{name}" if several else f"self.{name} ({kind})"

@@ -40,7 +40,8 @@ class Chosen:
     """The work of a node by a library: the function to call, and the places of its operands and of its ``result``.
 
     ``result_bytes`` are not zero if the result is scratch, and ``behind`` are rows that read it as ``value``. ``kind``
-    says of which nodes this is one. Kernels of ours that do the same need those of ``first`` in front of them.
+    says of which nodes this is one. Kernels of ours that do the same need those of ``first`` in front of them. It
+    ``keeps`` a mask among the places, and reads it otherwise.
     """
 
     library: str
@@ -55,6 +56,7 @@ class Chosen:
     value: Value | None = None
     behind: tuple[Instruction, ...] = ()
     first: tuple[Instruction, ...] = ()
+    keeps: bool = False
 
 
 class Chooser(ABC):

@@ -149,7 +149,7 @@ class CardExecutable:
                 own.append(row if row.kernel is None else self._launch(row, row.kernel, seen, changes))
                 seen += has_status(row)
                 guarded += changes
-            entries += own if choice is None else [self._call(of_node[-1], choice, own)]
+            entries += own if choice is None or not self._may_call(choice) else [self._call(of_node[-1], choice, own)]
         if gathers:
             kernel = loader.dialect.noting(len(gathers))
             entries.append(Launch(None, loader.function(kernel), 1, 1, (self.report_place,), None, "flag"))
@@ -172,12 +172,15 @@ class CardExecutable:
             moved_bytes=sum(map(_moved, native)), flops=sum(k.flops for k in kernels),
             compile_seconds=time.perf_counter() - started, guarded=guarded, refused=refused)
         self._count()
+        for m in masks:
+            if m.call in m.forward.refused:  # meanwhile, in another thread
+                self._refuse(lambda e, writer=m.call: e.needed is writer, "its forward keeps no bits any more")
 
     def _groups(self, rows: Sequence[Instruction], choosers: Sequence[Chooser], state: set[Any],
                 refused: Counter[tuple[str, str]]) -> list[Group]:
         """The rows of each node, or of two that a library computes at once, and how it does that, or None."""
         groups: list[Group] = []
-        before = refused.copy()
+        before, given = refused.copy(), [dict(c.masks) for c in choosers]
         for _, found in groupby(rows, lambda row: id(row.node)):
             of_node = list(found)
             both = self._choice_of_both(groups[-1], of_node[0], choosers, state) if groups else None
@@ -187,9 +190,11 @@ class CardExecutable:
                 groups[-1] = groups[-1][0] + of_node, both
         called = {id(row.node) for of_node, choice in groups if choice is not None for row in of_node}
         if any(id(n) not in called for c in choosers for readers in c.left_out.values() for n in readers):
-            for chooser in choosers:  # a value that is left out has readers: without joining none is
-                chooser.joins = False
+            # A value that is left out has readers: without joining none is.
+            for chooser, masks in zip(choosers, given, strict=True):
+                chooser.joins, chooser.masks = False, masks
                 chooser.left_out.clear()
+                chooser.left.clear()
             refused.clear()
             refused.update(before)
             return self._groups(rows, choosers, state, refused)
@@ -241,6 +246,10 @@ class CardExecutable:
         except (Refused, RuntimeError):  # each alone may have a library
             return None
         return next((c for c in found if c is not None), None)
+
+    def _may_call(self, chosen: Chosen) -> bool:
+        """Whether a call that reads a mask finds one written."""
+        return chosen.keeps or all(p in self._masks for p in chosen.places if isinstance(p, Mask))
 
     def _call(self, row: Instruction, chosen: Chosen, own: Sequence[Launch | Instruction]) -> Call:
         """The call of a library in place of the rows of a node, which all have kernels, and the launches behind it."""

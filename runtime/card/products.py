@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -219,18 +220,17 @@ class Products(Chooser):
                 raise Refused("no bits of its ReLU are kept")
             self._probe(work, "gradient of ReLU")
         elif form.function == "relu" and (found := self._mask(result, work)) is not None:
-            try:
-                return self._formed(replace(work, keeps=True), form, epilogue, outer, result, found)
-            except Refused:
-                del self.masks[result]
+            with suppress(Refused):
+                chosen = self._formed(replace(work, keeps=True), form, epilogue, outer, result, found)
+                self.masks[result] = found
+                return chosen
         return self._formed(work, form, epilogue, outer, result, kept, total)
 
     def _mask(self, y: Value, work: Work) -> Mask | None:
         """The bits of a ReLU, if the library will read them, as far as that is known."""
-        readers = [n for n in self.users.get(y, ()) if self.has(n)]
-        if not (readers or y in self.kept) or work.batch > 1:
+        if work.batch > 1:
             return None
-        mask = self.masks[y] = Mask(y, work.m, work.n, work.mask_bytes)
+        mask = Mask(y, work.m, work.n, work.mask_bytes)
         if y in self.kept:
             try:
                 self._probe(work, "gradient of ReLU")
@@ -239,14 +239,21 @@ class Products(Chooser):
                 self.left[self.made[y]] = _LEFT["gradient of relu"], str(error)
             except Refused:
                 pass
-        for node in readers:
-            try:
-                if mask in self.choose(node).places:
-                    return mask
-            except Refused:
-                continue
-        del self.masks[y]
-        return None
+        return mask if any(self._reads(n, mask) for n in self.users.get(y, ()) if self.has(n)) else None
+
+    def _reads(self, node: Node, mask: Mask) -> bool:
+        """Whether the library computes a product with the gradient of the ReLU whose bits these are behind."""
+        epilogue, outer = epilogue_in(node)
+        self.masks[mask.value] = mask
+        try:
+            work = self._work(epilogue)
+            form = form_of(epilogue, work)
+            return form is not None and form.relu is not None and outer[form.relu.value] is mask.value and (
+                mask in self._whole(node, epilogue, outer, work, form).places)
+        except Refused:
+            return False
+        finally:
+            del self.masks[mask.value]
 
     def _formed(self, work: Work, form: Form, epilogue: Epilogue, outer: Mapping[Value, Value], result: Value,
                 kept: Value | Mask | None = None, total: Value | None = None) -> Chosen:
@@ -299,7 +306,7 @@ class Products(Chooser):
         if work.function == "relu" and not self._keeps_nan(product):
             raise Refused("its ReLU makes numbers of NaN")
         return Chosen(f"cuBLASLt {library.version}", self.kind, product, str(work), work.flops, places, to, workspace,
-                      work.result_bytes if result is None else 0)
+                      work.result_bytes if result is None else 0, keeps=work.keeps)
 
     def _alignment(self, place: Place | Mask | None) -> int:
         """The alignment to be expected: arrays of callers are their own allocations, kept ones lie in an arena."""

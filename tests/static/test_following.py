@@ -316,10 +316,9 @@ def test_labels_out_of_range_are_errors_as_ever() -> None:
     for i in range(4):
         gradients(model, cross_entropy, *data(i))
     x, t = data(4)
-    for wrong in (3, 7):
+    for wrong in (3, 7, -2):
         with pytest.raises(IndexError):
             F.softmax_cross_entropy(model(x), np.full_like(t, wrong))
-    both(model, cross_entropy, x, np.full_like(t, -2))  # the second to last
     with pytest.raises(kusari.utils.type_check.InvalidType):
         F.softmax_cross_entropy(model(x), t[:2])
 
