@@ -100,7 +100,7 @@ def all_params(link: Any) -> list[Any]:
     As long as the parameters are the same objects, so is the list: ``is`` tells whether anything changed.
 
     Invariant: never differs from a new walk, provided that links are changed by attribute assignment, by their
-    methods, or in ``__dict__`` (not by replacing the ``__dict__`` itself).
+    methods, or in ``__dict__`` (not by replacing the ``__dict__`` itself, nor by ``object.__setattr__``).
     """
     try:
         walk = link._walk

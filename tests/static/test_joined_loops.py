@@ -14,6 +14,7 @@ from static.training_loops import IN_PARTS, JOINED, STEPS, Called, Net, Own, Wor
 
 import kusari
 from kusari import optimizers
+from kusari.epochs import Scaled
 from kusari.link.namespace import is_exposed
 from kusari.static.step.joined import Joined, JoinedStep
 from kusari.static.step.straight_code import UNTRIED, sites
@@ -62,6 +63,7 @@ def test_in_parts(loop: Callable[[World], None], optimizer: Any) -> None:
 @pytest.mark.parametrize("loop", [clears_after, clears_before])
 def test_a_step_like_the_last_is_one_function(loop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the place nor the step is looked at in the general way once there is a function of both."""
+    monkeypatch.setattr(Scaled, "ever", False)  # what other tests have scaled is looked at for ever
     looked: list[type] = []
     for kind in (Joined, JoinedStep):
         def run(self: Any, *args: Any, kind: Any = kind, before: Any = kind._run) -> Any:
@@ -70,6 +72,28 @@ def test_a_step_like_the_last_is_one_function(loop: Any, monkeypatch: pytest.Mon
         monkeypatch.setattr(kind, "_run", run)
     w = ran(loop, True, optimizer=optimizers.SGD)
     assert w.joined and looked == [Joined, JoinedStep]
+
+
+def test_a_loop_goes_on_where_its_function_comes_to_fall_back() -> None:
+    """Python's part of a replay gives something else, which only a run shows."""
+    @kusari.static_graph
+    def loss_of(model: Any, x: Any) -> Any:
+        return kusari.functions.sum(model(x) ** 2) * min(1, 1 / (x ** 2).sum())
+
+    def losses(static: bool) -> list[float]:
+        np.random.seed(0)
+        model, found = kusari.links.Linear(2, 2), []
+        opt = optimizers.SGD(0.01).setup(model)
+        with kusari.using_config("use_static_graph", static):
+            for i in range(12):
+                loss = loss_of(model, np.full((1, 2), 0.1 if i % 2 else 3, "f"))
+                model.cleargrads()
+                loss.backward()
+                opt.update()
+                found.append(float(loss.array))
+        return found
+
+    np.testing.assert_allclose(losses(True), losses(False), 1e-5)
 
 
 def test_neither_says_that_its_attributes_may_change_unseen() -> None:
