@@ -166,6 +166,7 @@ def softmax_cross_entropy(x: Any, t: Any, normalize: bool = True, cache_score: b
     Raises:
         InvalidType: The shapes or dtypes do not fit.
         ValueError: An option has an unknown value, or ``class_weight`` is not a floating-point vector array.
+        IndexError: A label is no class and not ``ignore_label``; of arrays of a card compiled code alone sees it.
 
     >>> import numpy as np
     >>> import kusari.functions as F
