@@ -20,6 +20,7 @@ from kusari.ir import Arg, Builder, Call, Lit, Value
 from kusari.runtime.card import cublaslt as library
 from kusari.runtime.card.launches import Refused
 from kusari.runtime.card.probes import PROBES, Probe, require
+from kusari.runtime.card.products import Products
 from kusari.static.card.place import CardPlace
 
 ROOM = library.WORKSPACE_BYTES
@@ -104,6 +105,33 @@ def test_another_gradient_of_relu_is_a_kernel(card: Machine, blas: CublasLt, nam
     used = len(blas.made)
     check(card, arrays(5, 10), 1)
     assert not {"relu bias kept", "gradient of relu"} & set(epilogues(blas, used)), "it is not tried again"
+
+
+def test_bits_that_no_call_writes_are_not_read(card: Machine, blas: CublasLt, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A forward's call that cannot be made, for another reason than a refusal, leaves a kernel that keeps no bits."""
+    make = Products._chosen
+
+    def chosen(self: Products, work: Any, *args: Any) -> Any:
+        if work.keeps:
+            raise RuntimeError("no stack is left")
+        return make(self, work, *args)
+    monkeypatch.setattr(Products, "_chosen", chosen)
+    report = check(card, arrays(), 1)
+    assert report.refused[("products", "no stack is left")] == 1 and "gradient of relu" not in epilogues(blas)[-2:]
+
+
+def test_readers_of_bits_are_asked_for_these_alone(card: Machine, blas: CublasLt,
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not as a whole: a layer's forward would ask that of the next one, through all layers."""
+    def nodes(b: Builder, x: Value, W: Value) -> tuple[Value, ...]:
+        for _ in range(12):
+            x = b.call("maximum", b.matmul(x, W), 0)
+        return x,
+    asked: list[Any] = []
+    choose = Products.choose
+    monkeypatch.setattr(Products, "choose", lambda self, node: asked.append(node) or choose(self, node))
+    executable(card, nodes, [normal(9, 6), normal(6, 6)])
+    assert len(asked) == 12
 
 
 def test_epilogues_are_tried_once(card: Machine, blas: CublasLt) -> None:
