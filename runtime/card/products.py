@@ -250,10 +250,13 @@ class Products(Chooser):
             form = form_of(epilogue, work)
             return form is not None and form.relu is not None and outer[form.relu.value] is mask.value and (
                 mask in self._whole(node, epilogue, outer, work, form).places)
+        except Probed as error:
+            self.left[node] = _LEFT["gradient of relu"], str(error)
         except Refused:
-            return False
+            pass
         finally:
             del self.masks[mask.value]
+        return False
 
     def _formed(self, work: Work, form: Form, epilogue: Epilogue, outer: Mapping[Value, Value], result: Value,
                 kept: Value | Mask | None = None, total: Value | None = None) -> Chosen:
