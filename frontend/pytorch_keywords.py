@@ -133,7 +133,7 @@ def answer_keywords(owner: Any) -> None:
     owner.__new__ = _New(owner)
 
 
-_NOT_USERS = "kusari", "chainer", "numpy"
+_NOT_USERS = "builtins", "kusari", "chainer", "numpy"
 
 
 def explain(error: TypeError) -> None:
