@@ -66,7 +66,11 @@ class OfParameters:
 
     def lies_in(self, array: Any) -> bool:
         """Whether an array lies in the memory of one that a parameter has or had."""
-        return self.around(array) is not None or id(owner(array)) in self._gone
+        return self.around(array) is not None or self.is_gone(array)
+
+    def is_gone(self, array: Any) -> bool:
+        """Whether an array lies in memory of one that a parameter had until the call gave it another."""
+        return bool(self._gone) and id(owner(array)) in self._gone
 
     def __contains__(self, array: Any) -> bool:
         """Whether an array lies in memory that the call changes, or that a parameter had."""

@@ -159,6 +159,37 @@ def a_view_of_the_old_one(decorate: Any) -> Any:
     return lambda i, x: model(x)
 
 
+@row("falls back", "may be read or stored")
+def a_gradient_by_the_array_that_is_replaced(decorate: Any) -> Any:
+    def body(self: Any, x: Any) -> Any:
+        old = self.l.W.array
+        h = F.matmul(self.m(x), old)
+        self.l.W.array = 0.5 * old
+        return h
+    model = build(decorate(body))
+    return lambda i, x: model(x)
+
+
+@row("falls back", "a gradient reads an array that a parameter had")
+def a_gradient_by_the_old_array(decorate: Any) -> Any:
+    def body(self: Any, x: Any) -> Any:
+        old = self.l.W.array
+        self.l.W.array = 0.5 * old
+        return F.matmul(self.m(x), old)
+    model = build(decorate(body))
+    return lambda i, x: model(x)
+
+
+@row("falls back", "a gradient reads an array that a parameter had")
+def a_gradient_by_a_row_of_the_old_array(decorate: Any) -> Any:
+    def body(self: Any, x: Any) -> Any:
+        old = self.l.W.array
+        self.l.W.array = 0.5 * old
+        return F.tanh(self.m(x)) * old[1]
+    model = build(decorate(body))
+    return lambda i, x: model(x)
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_programs(name: str) -> None:
     ROWS.check(name)
@@ -228,6 +259,32 @@ def test_training(body: Any, kind: Any, whole: bool) -> None:
     report = str(model.static.explain())
     assert ", 0 fell back" in report, report
     assert not whole or "step" in report, report
+
+
+@pytest.mark.filterwarnings("ignore::kusari.static.StaticGraphWarning")
+@pytest.mark.parametrize("whole", [True, False])
+def test_gradients_in_steps_read_an_array_as_it_has_become(whole: bool) -> None:
+    """A function reads the array, not by its parameter: its gradient sees what has changed meanwhile."""
+    def body(self: Any, x: Any) -> Any:
+        h = F.matmul(self.m(x), self.l.W.array)
+        self.l.W.array[0] *= 0.5
+        return F.sum(h)
+    found = []
+    for decorate in (lambda f: f, static_graph):
+        np.random.seed(0)
+        model = build(decorate(body))
+        optimizer = optimizers.SGD(0.0).setup(model)
+        for x in np.random.RandomState(1).randn(4, 3, 4).astype("f"):
+            if whole:
+                optimizer.update(model, x)
+            else:
+                loss = model(x)
+                model.cleargrads()
+                loss.backward()
+                optimizer.update()
+            found.append(model.m.W.grad.copy())
+    for a, b in zip(found[:4], found[4:], strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-5)
 
 
 def test_verified_calls_change_a_parameter_once() -> None:
