@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from static.models import build
-from static.observed.harness import CHANGED, Rows
+from static.observed.harness import CHANGED, Rows, before
 
 import kusari.functions as F
 from kusari import optimizers, static_graph
@@ -188,6 +188,39 @@ def a_gradient_by_a_row_of_the_old_array(decorate: Any) -> Any:
         return F.tanh(self.m(x)) * old[1]
     model = build(decorate(body))
     return lambda i, x: model(x)
+
+
+def swaps(self: Any, x: Any) -> Any:
+    a, b = self.l.W.array.copy(), self.m.W.array.copy()
+    self.l.W.array = b
+    self.m.W.array = a
+    return self.m(F.tanh(self.l(x)))
+
+
+def reads_both(self: Any, x: Any) -> Any:
+    return F.matmul(x, self.l.W.array * 2) + F.matmul(x, self.m.W.array * 3)
+
+
+def reads_the_old_one_behind(self: Any, x: Any) -> Any:
+    old = self.l.W.array
+    self.l.W.array = 0.5 * old
+    return self.l(x) + self.m.W.array[0] + old[0]
+
+
+for body in (swaps, reads_both, reads_the_old_one_behind):
+    def tied(decorate: Any, body: Any = body) -> Any:
+        """Two parameters have one array when the call is traced, and two later."""
+        model = build(decorate(body))
+        model.m.W.array = model.l.W.array
+
+        def change(i: int) -> None:
+            if i == CHANGED:
+                model.m.W.array = model.l.W.array + 1
+            elif i == CHANGED + 2:
+                model.m.W.array = model.l.W.array
+        return before(model, change)
+    tied.__name__ = f"{body.__name__}_of_two_parameters"
+    ROWS.add(tied, "falls back", "the array of two parameters is read")
 
 
 @pytest.mark.parametrize("name", ROWS)
