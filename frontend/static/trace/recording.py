@@ -14,7 +14,7 @@ from ...parameter import Parameter
 from ...tape import recording
 from ...variable import Variable
 from ..arrays.aliasing import Aliases, handed_on
-from ..arrays.bindings import Binding, ParameterBinding
+from ..arrays.bindings import ArrayBinding, Binding, ParameterBinding
 from ..arrays.overlap import Spans, has_address
 from ..errors import Fault
 from ..guards.check import Checks
@@ -284,11 +284,19 @@ def _note_what_replays_miss(tape: Tape, spec: Any) -> None:
     o = tape.observation
     given = map(array_of, tape.arguments.values())
     others = [] if o is None else [*o.found_arrays(), *o.read_elements(), *tape.states(), *given]
-    if filled.starts and any(not tape.written.is_outside(x) and filled.touch(x) for x in others if has_address(x)):
+    if filled.starts and (any(filled.touch(x) for x in _bound_again(tape)) or any(
+            not tape.written.is_outside(x) and filled.touch(x) for x in others if has_address(x))):
         tape.note("an array from outside that the call has changed shares memory with another one; use a copy")
     if tape.outside and (spans := Spans(tape.given_arrays())).starts and any(map(spans.touch, tape.outside.values())):
         tape.note("an array that functions read from an attribute or a global shares memory with an argument or with a "
                   "link's arrays; use a copy")
+
+
+def _bound_again(tape: Tape) -> list[Any]:
+    """Return the arrays of parameters, and persistent ones other than those that the call has written to."""
+    changed = {id(x) for x in tape.written.outside()}
+    found = [(b, b.array()) for b in tape.bindings.values() if not isinstance(b, ArrayBinding)]
+    return [x for b, x in found if has_address(x) and (isinstance(b, ParameterBinding) or id(x) not in changed)]
 
 
 def _refuse_cut_results(graph: Graph, cut: list[Value], results: list[Value], where: str | None) -> None:

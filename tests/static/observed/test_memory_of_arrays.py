@@ -246,6 +246,34 @@ def a_part_changes_and_another_is_read(self: Any, x: Any) -> Any:
     return self.l(x) * self.flat[12:20].reshape(2, 4)[1]
 
 
+def the_buffer_changes(self: Any, x: Any) -> Any:
+    self.flat *= 0.5
+    return F.matmul(x, self.l.W.array)
+
+
+def the_buffer_changes_behind(self: Any, x: Any) -> Any:
+    with kusari.no_backprop_mode():
+        self.flat *= 0.5
+        return self.m(self.l(x))
+
+
+def a_buffer_of_statistics_changes(self: Any, x: Any) -> Any:
+    self.flat *= 0.5
+    return F.tanh(x) * self.state
+
+
+for body in (the_buffer_changes, the_buffer_changes_behind):
+    ROWS.add(in_one_buffer(body), "falls back", "shares memory with another one")
+
+
+@ROWS.falls_back("shares memory with another one")
+def a_buffer_of_statistics(decorate: Any) -> Any:
+    flat = np.ones(8, "f")
+    model = build(decorate(a_buffer_of_statistics_changes), flat=flat)
+    model.add_persistent("state", flat[:4])
+    return lambda i, x: (model(x), model.flat)
+
+
 @ROWS.replays
 def copies_of_results(decorate: Any) -> Any:
     static = decorate(lambda x: (y := F.tanh(x), y.array.copy(), np.array(y.array), y.array.astype("f")))
