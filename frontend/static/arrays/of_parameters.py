@@ -47,6 +47,10 @@ class OfParameters:
         """Return the parameter of such an array."""
         return self._taken.get(id(array), (None, None))[1]
 
+    def first(self, array: Any, default: Parameter | None) -> Parameter | None:
+        """Return the parameter by which an array was read first, be it another's by now."""
+        return self._first.get(id(array), (None, default))[1]
+
     def value(self, tape: Tape, array: Any) -> Value | None:
         """Return the value of such an array: no gradient goes through it."""
         view = self._views.get(id(array))

@@ -226,6 +226,7 @@ def _settled(spec: Any, tape: Tape, observation: Observation, out_leaves: list[A
         raise TryAgain("functions raise exceptions in every call")
     spec = _with_effects(spec, observation, out_leaves, containers)
     tape.contents.expect_all()
+    _expect_arrays_of_parameters(tape, observation)
     found = [r.read(observation.guards) for r in tape.reached]
     tape.nodes = [n for n in tape.nodes if n.op is not EXPECT or n.attrs["guards"]]
     for read in [g for g in found if g is not None]:
@@ -235,6 +236,19 @@ def _settled(spec: Any, tape: Tape, observation: Observation, out_leaves: list[A
     if tape.fault is None:
         tape.fault = tape.made_inside
     return spec
+
+
+def _expect_arrays_of_parameters(tape: Tape, observation: Observation) -> None:
+    """Guard that arrays which the call has found elsewhere, too, are those of parameters: replays read them there."""
+    bound = {id(b.array()): b.parameter for b in tape.bindings.values() if isinstance(b, ParameterBinding)}
+    for array in observation.seen_arrays():
+        parameter = tape.of_parameters.first(array, bound.get(id(array)))
+        if parameter is not None:
+            observation.called_again(_has_array, (parameter, array), True, "whether an array is a parameter's, too")
+
+
+def _has_array(parameter: Parameter, array: Any) -> bool:
+    return parameter._array is array
 
 
 def _outputs(tape: Tape, out_leaves: list[Any]) -> tuple[Value, ...]:

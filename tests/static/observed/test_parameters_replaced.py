@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from static.models import build
-from static.observed.harness import CHANGED, Rows, before
+from static.observed.harness import CHANGED, Rows, before, late
 
 import kusari.functions as F
 from kusari import optimizers, static_graph
@@ -221,6 +221,24 @@ for body in (swaps, reads_both, reads_the_old_one_behind):
         return before(model, change)
     tied.__name__ = f"{body.__name__}_of_two_parameters"
     ROWS.add(tied, "falls back", "the array of two parameters is read")
+
+
+def by_the_parameter(self: Any, x: Any) -> Any:
+    return self.l(x) * self.alias[0]
+
+
+def by_its_array(self: Any, x: Any) -> Any:
+    return F.matmul(x, self.l.W.array) * F.matmul(x, self.alias)
+
+
+for body in (by_the_parameter, by_its_array):
+    def named(decorate: Any, body: Any = body) -> Any:
+        """The array is in an attribute, too, and stays there when the parameter gets another one."""
+        model = build(decorate(body))
+        model.alias = model.l.W.array
+        return late(model, lambda: setattr(model.l.W, "array", model.l.W.array + 1))
+    named.__name__ = f"{body.__name__}_and_an_attribute"
+    ROWS.add(named, "replays")
 
 
 @pytest.mark.parametrize("name", ROWS)
