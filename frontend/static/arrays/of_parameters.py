@@ -24,7 +24,7 @@ class OfParameters:
 
     def __init__(self) -> None:
         self._taken: dict[int, tuple[Any, Parameter]] = {}  # which the user's code has
-        self._first: dict[int, tuple[Any, Parameter]] = {}  # the same, and those that parameters had before
+        self._first: dict[int, tuple[Any, Parameter]] = {}  # the same, and arrays that parameters had before
         self._views: dict[int, Any] = {}  # views of these, through which no gradient goes
         self._read: dict[int, Any] = {}  # memory that functions read
         self._viewed: set[int] = set()  # such memory of which functions may read a view again

@@ -307,7 +307,7 @@ def _note_what_replays_miss(tape: Tape, spec: Any) -> None:
 
 
 def _bound_again(tape: Tape) -> list[Any]:
-    """Return the arrays of parameters, and persistent ones other than those that the call has written to."""
+    """Return the arrays of parameters, and persistent ones that the call has not written to themselves."""
     changed = {id(x) for x in tape.written.outside()}
     found = [(b, b.array()) for b in tape.bindings.values() if not isinstance(b, ArrayBinding)]
     return [x for b, x in found if has_address(x) and (isinstance(b, ParameterBinding) or id(x) not in changed)]
