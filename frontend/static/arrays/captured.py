@@ -126,6 +126,8 @@ def part_of(view: Any, whole: Any) -> Part | None:
     if start is None or not view.flags.c_contiguous:
         return None
     first = int(np.ravel_multi_index(start, whole.shape))
+    if first + view.size > whole.size:  # both are parts of a larger array
+        return None
     return Part((whole.size,), (slice(first, first + view.size),), (0,), view.shape)
 
 

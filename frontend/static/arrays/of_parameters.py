@@ -24,6 +24,7 @@ class OfParameters:
 
     def __init__(self) -> None:
         self._taken: dict[int, tuple[Any, Parameter]] = {}  # which the user's code has
+        self._first: dict[int, tuple[Any, Parameter]] = {}  # the same, and arrays that parameters had before
         self._views: dict[int, Any] = {}  # views of these, through which no gradient goes
         self._read: dict[int, Any] = {}  # memory that functions read
         self._viewed: set[int] = set()  # such memory of which functions may read a view again
@@ -31,8 +32,11 @@ class OfParameters:
         self._others: dict[int, Variable] = {}  # such arrays that are no parameters', in Variables
         self._gone: dict[int, Any] = {}  # memory of arrays that parameters had until the call gave them others
 
-    def take(self, array: Any, parameter: Parameter) -> None:
+    def take(self, tape: Tape, array: Any, parameter: Parameter) -> None:
         """Note that the user's code has the array of a parameter."""
+        if self._first.setdefault(id(array), (array, parameter))[1] is not parameter:
+            tape.note_at_user("the array of two parameters is read, which may have different ones in other calls; give "
+                              "functions the parameters, or let the links share one parameter")
         self._taken[id(array)] = array, parameter
 
     def has(self, array: Any) -> bool:
@@ -42,6 +46,10 @@ class OfParameters:
     def parameter(self, array: Any) -> Parameter | None:
         """Return the parameter of such an array."""
         return self._taken.get(id(array), (None, None))[1]
+
+    def first(self, array: Any, default: Parameter | None) -> Parameter | None:
+        """Return the parameter by which an array was read first, be it another's by now."""
+        return self._first.get(id(array), (None, default))[1]
 
     def value(self, tape: Tape, array: Any) -> Value | None:
         """Return the value of such an array: no gradient goes through it."""
@@ -66,7 +74,11 @@ class OfParameters:
 
     def lies_in(self, array: Any) -> bool:
         """Whether an array lies in the memory of one that a parameter has or had."""
-        return self.around(array) is not None or id(owner(array)) in self._gone
+        return self.around(array) is not None or self.is_gone(array)
+
+    def is_gone(self, array: Any) -> bool:
+        """Whether an array lies in memory of one that a parameter had until the call gave it another."""
+        return bool(self._gone) and id(owner(array)) in self._gone
 
     def __contains__(self, array: Any) -> bool:
         """Whether an array lies in memory that the call changes, or that a parameter had."""
@@ -104,7 +116,7 @@ class OfParameters:
         tape.forget((before, now))
         if value is not None:
             tape.alias(before, value)
-        self.take(now, parameter)
+        self.take(tape, now, parameter)
         self.read(now)
         self.changed[id(now)] = now
 

@@ -154,8 +154,11 @@ class Written:
             for variables, indexes in ((inputs, function._input_indexes_to_retain),
                                        (outputs, function._output_indexes_to_retain)):
                 for i in range(len(variables)) if keeps_any else indexes or ():
-                    array = array_of(variables[i])
-                    whole = issubclass(type(variables[i]), Parameter) or getattr(array, "base", None) is None
+                    array, by_parameter = array_of(variables[i]), issubclass(type(variables[i]), Parameter)
+                    if not by_parameter and not self._numpy and tape.of_parameters.is_gone(array):
+                        tape.note_at_user("a gradient reads an array that a parameter had before the call gave it "
+                                          "another one, which replays would read instead; give it a copy")
+                    whole = by_parameter or getattr(array, "base", None) is None and not tape.of_parameters.has(array)
                     self.retain(tape, array, whole and not keeps_any)
 
     @contextmanager

@@ -208,7 +208,7 @@ class Tape:
             self.escape(variable, "array")
             return array
         if self.observation is not None and type(array) is np.ndarray:
-            self.of_parameters.take(array, variable)
+            self.of_parameters.take(self, array, variable)
         return array
 
     def read(self, array: Any, what: str) -> None:

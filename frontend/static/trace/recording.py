@@ -14,7 +14,7 @@ from ...parameter import Parameter
 from ...tape import recording
 from ...variable import Variable
 from ..arrays.aliasing import Aliases, handed_on
-from ..arrays.bindings import Binding, ParameterBinding
+from ..arrays.bindings import ArrayBinding, Binding, ParameterBinding
 from ..arrays.overlap import Spans, has_address
 from ..errors import Fault
 from ..guards.check import Checks
@@ -226,6 +226,7 @@ def _settled(spec: Any, tape: Tape, observation: Observation, out_leaves: list[A
         raise TryAgain("functions raise exceptions in every call")
     spec = _with_effects(spec, observation, out_leaves, containers)
     tape.contents.expect_all()
+    _expect_arrays_of_parameters(tape, observation)
     found = [r.read(observation.guards) for r in tape.reached]
     tape.nodes = [n for n in tape.nodes if n.op is not EXPECT or n.attrs["guards"]]
     for read in [g for g in found if g is not None]:
@@ -235,6 +236,19 @@ def _settled(spec: Any, tape: Tape, observation: Observation, out_leaves: list[A
     if tape.fault is None:
         tape.fault = tape.made_inside
     return spec
+
+
+def _expect_arrays_of_parameters(tape: Tape, observation: Observation) -> None:
+    """Guard that arrays which the call has found elsewhere, too, are those of parameters: replays read them there."""
+    bound = {id(b.array()): b.parameter for b in tape.bindings.values() if isinstance(b, ParameterBinding)}
+    for array in observation.seen_arrays():
+        parameter = tape.of_parameters.first(array, bound.get(id(array)))
+        if parameter is not None:
+            observation.called_again(_has_array, (parameter, array), True, "whether an array is a parameter's, too")
+
+
+def _has_array(parameter: Parameter, array: Any) -> bool:
+    return parameter._array is array
 
 
 def _outputs(tape: Tape, out_leaves: list[Any]) -> tuple[Value, ...]:
@@ -284,11 +298,19 @@ def _note_what_replays_miss(tape: Tape, spec: Any) -> None:
     o = tape.observation
     given = map(array_of, tape.arguments.values())
     others = [] if o is None else [*o.found_arrays(), *o.read_elements(), *tape.states(), *given]
-    if filled.starts and any(not tape.written.is_outside(x) and filled.touch(x) for x in others if has_address(x)):
+    if filled.starts and (any(filled.touch(x) for x in _bound_again(tape)) or any(
+            not tape.written.is_outside(x) and filled.touch(x) for x in others if has_address(x))):
         tape.note("an array from outside that the call has changed shares memory with another one; use a copy")
     if tape.outside and (spans := Spans(tape.given_arrays())).starts and any(map(spans.touch, tape.outside.values())):
         tape.note("an array that functions read from an attribute or a global shares memory with an argument or with a "
                   "link's arrays; use a copy")
+
+
+def _bound_again(tape: Tape) -> list[Any]:
+    """Return the arrays of parameters, and persistent ones that the call has not written to themselves."""
+    changed = {id(x) for x in tape.written.outside()}
+    found = [(b, b.array()) for b in tape.bindings.values() if not isinstance(b, ArrayBinding)]
+    return [x for b, x in found if has_address(x) and (isinstance(b, ParameterBinding) or id(x) not in changed)]
 
 
 def _refuse_cut_results(graph: Graph, cut: list[Value], results: list[Value], where: str | None) -> None:

@@ -220,6 +220,60 @@ def parameters_that_are_views_of_one_array(decorate: Any) -> Any:
     return before(model, change)
 
 
+def in_one_buffer(body: Any) -> Any:
+    """Return a program with a model whose parameters are parts of one array, which is an attribute."""
+    def program(decorate: Any) -> Any:
+        flat = np.random.RandomState(0).randn(32).astype("f")
+        model = build(decorate(body), flat=flat)
+        model.l.W.array, model.m.W.array = flat[:16].reshape(4, 4), flat[16:].reshape(4, 4)
+        return lambda i, x: (model(x), model.flat)
+    program.__name__ = body.__name__
+    program.__module__ = __name__
+    return program
+
+
+@ROWS.falls_back("reads elements of a computed array")
+@in_one_buffer
+def a_part_changes_and_the_buffer_is_read(self: Any, x: Any) -> Any:
+    self.l.W.array[0] *= 0.5
+    return self.l(x) * self.flat[:4]
+
+
+@ROWS.falls_back("reads elements of a computed array")
+@in_one_buffer
+def a_part_changes_and_another_is_read(self: Any, x: Any) -> Any:
+    self.l.W.array[0] *= 0.5
+    return self.l(x) * self.flat[12:20].reshape(2, 4)[1]
+
+
+def the_buffer_changes(self: Any, x: Any) -> Any:
+    self.flat *= 0.5
+    return F.matmul(x, self.l.W.array)
+
+
+def the_buffer_changes_behind(self: Any, x: Any) -> Any:
+    with kusari.no_backprop_mode():
+        self.flat *= 0.5
+        return self.m(self.l(x))
+
+
+def a_buffer_of_statistics_changes(self: Any, x: Any) -> Any:
+    self.flat *= 0.5
+    return F.tanh(x) * self.state
+
+
+for body in (the_buffer_changes, the_buffer_changes_behind):
+    ROWS.add(in_one_buffer(body), "falls back", "shares memory with another one")
+
+
+@ROWS.falls_back("shares memory with another one")
+def a_buffer_of_statistics(decorate: Any) -> Any:
+    flat = np.ones(8, "f")
+    model = build(decorate(a_buffer_of_statistics_changes), flat=flat)
+    model.add_persistent("state", flat[:4])
+    return lambda i, x: (model(x), model.flat)
+
+
 @ROWS.replays
 def copies_of_results(decorate: Any) -> Any:
     static = decorate(lambda x: (y := F.tanh(x), y.array.copy(), np.array(y.array), y.array.astype("f")))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from static.models import build
-from static.observed.harness import CHANGED, Rows
+from static.observed.harness import CHANGED, Rows, before, late
 
 import kusari.functions as F
 from kusari import optimizers, static_graph
@@ -159,6 +159,88 @@ def a_view_of_the_old_one(decorate: Any) -> Any:
     return lambda i, x: model(x)
 
 
+@row("falls back", "may be read or stored")
+def a_gradient_by_the_array_that_is_replaced(decorate: Any) -> Any:
+    def body(self: Any, x: Any) -> Any:
+        old = self.l.W.array
+        h = F.matmul(self.m(x), old)
+        self.l.W.array = 0.5 * old
+        return h
+    model = build(decorate(body))
+    return lambda i, x: model(x)
+
+
+@row("falls back", "a gradient reads an array that a parameter had")
+def a_gradient_by_the_old_array(decorate: Any) -> Any:
+    def body(self: Any, x: Any) -> Any:
+        old = self.l.W.array
+        self.l.W.array = 0.5 * old
+        return F.matmul(self.m(x), old)
+    model = build(decorate(body))
+    return lambda i, x: model(x)
+
+
+@row("falls back", "a gradient reads an array that a parameter had")
+def a_gradient_by_a_row_of_the_old_array(decorate: Any) -> Any:
+    def body(self: Any, x: Any) -> Any:
+        old = self.l.W.array
+        self.l.W.array = 0.5 * old
+        return F.tanh(self.m(x)) * old[1]
+    model = build(decorate(body))
+    return lambda i, x: model(x)
+
+
+def swaps(self: Any, x: Any) -> Any:
+    a, b = self.l.W.array.copy(), self.m.W.array.copy()
+    self.l.W.array = b
+    self.m.W.array = a
+    return self.m(F.tanh(self.l(x)))
+
+
+def reads_both(self: Any, x: Any) -> Any:
+    return F.matmul(x, self.l.W.array * 2) + F.matmul(x, self.m.W.array * 3)
+
+
+def reads_the_old_one_behind(self: Any, x: Any) -> Any:
+    old = self.l.W.array
+    self.l.W.array = 0.5 * old
+    return self.l(x) + self.m.W.array[0] + old[0]
+
+
+for body in (swaps, reads_both, reads_the_old_one_behind):
+    def tied(decorate: Any, body: Any = body) -> Any:
+        """Two parameters have one array when the call is traced, and two later."""
+        model = build(decorate(body))
+        model.m.W.array = model.l.W.array
+
+        def change(i: int) -> None:
+            if i == CHANGED:
+                model.m.W.array = model.l.W.array + 1
+            elif i == CHANGED + 2:
+                model.m.W.array = model.l.W.array
+        return before(model, change)
+    tied.__name__ = f"{body.__name__}_of_two_parameters"
+    ROWS.add(tied, "falls back", "the array of two parameters is read")
+
+
+def by_the_parameter(self: Any, x: Any) -> Any:
+    return self.l(x) * self.alias[0]
+
+
+def by_its_array(self: Any, x: Any) -> Any:
+    return F.matmul(x, self.l.W.array) * F.matmul(x, self.alias)
+
+
+for body in (by_the_parameter, by_its_array):
+    def named(decorate: Any, body: Any = body) -> Any:
+        """The array is in an attribute, too, and stays there when the parameter gets another one."""
+        model = build(decorate(body))
+        model.alias = model.l.W.array
+        return late(model, lambda: setattr(model.l.W, "array", model.l.W.array + 1))
+    named.__name__ = f"{body.__name__}_and_an_attribute"
+    ROWS.add(named, "replays")
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_programs(name: str) -> None:
     ROWS.check(name)
@@ -228,6 +310,32 @@ def test_training(body: Any, kind: Any, whole: bool) -> None:
     report = str(model.static.explain())
     assert ", 0 fell back" in report, report
     assert not whole or "step" in report, report
+
+
+@pytest.mark.filterwarnings("ignore::kusari.static.StaticGraphWarning")
+@pytest.mark.parametrize("whole", [True, False])
+def test_gradients_in_steps_read_an_array_as_it_has_become(whole: bool) -> None:
+    """A function reads the array, not by its parameter: its gradient sees what has changed meanwhile."""
+    def body(self: Any, x: Any) -> Any:
+        h = F.matmul(self.m(x), self.l.W.array)
+        self.l.W.array[0] *= 0.5
+        return F.sum(h)
+    found = []
+    for decorate in (lambda f: f, static_graph):
+        np.random.seed(0)
+        model = build(decorate(body))
+        optimizer = optimizers.SGD(0.0).setup(model)
+        for x in np.random.RandomState(1).randn(4, 3, 4).astype("f"):
+            if whole:
+                optimizer.update(model, x)
+            else:
+                loss = model(x)
+                model.cleargrads()
+                loss.backward()
+                optimizer.update()
+            found.append(model.m.W.grad.copy())
+    for a, b in zip(found[:4], found[4:], strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-5)
 
 
 def test_verified_calls_change_a_parameter_once() -> None:
