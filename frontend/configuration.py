@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
 from . import environment
+from .callsite import user_stacklevel
 from .epochs import Shared
 from .mixed_precision import dtype_named
 
@@ -232,8 +233,6 @@ def using_config(name: str, value: Any, config: Any = config) -> ConfigScope:
 def _ask(name: str) -> None:
     """Warn about the name of an entry that is nearly a known one."""
     import difflib
-
-    from .callsite import user_stacklevel
 
     alike = [known for known in _known if known[0] == name[:1] and abs(len(known) - len(name)) < 2]  # not my_debug
     if close := difflib.get_close_matches(name, alike, 1, 0.75):
