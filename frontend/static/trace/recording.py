@@ -154,6 +154,10 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     _note_what_replays_miss(tape, spec)
     if tape.fault is not None:
         raise NotStatic(tape.fault)
+    if observation is not None and observation.guarded:
+        if (what := tape.places_before.given(leaves, observation)) is not None:
+            raise TryAgain(f"an argument is the array that is read as {what}, too, in every call; pass a copy")
+        tape.places_before.guard(observation)
     inputs += tuple(value for value, _, _ in tape.carried.values())
     leaves = [*leaves, *(variable for _, variable, _ in tape.carried.values())]
     states = tuple((entry.holder, entry.key) for _, _, entry in tape.carried.values())

@@ -141,6 +141,9 @@ def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: di
         return generated
     if not ours and not o.is_fresh(f):
         o.guard("code", f, None, lambda where: guards.Code(f, where))
+        for x in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()):
+            if o.tape.is_argument(x):
+                o.found(x, f"a default of {f.__name__}")
     if not _OF_FRAMES.isdisjoint(f.__code__.co_names):
         o.note(f"{f.__qualname__} looks at frames, which are others in a traced call")
         return f(*args, **kwargs)
