@@ -45,19 +45,26 @@ GIVEN: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any], Any]]] = {
     "attribute": (lambda m, x: F.matmul(x, m.k) + x * 3, lambda m: m.k),
     "global": (lambda m, x: F.matmul(x, TABLE) + x * 3, lambda m: TABLE),
     "Variable": (lambda m, x: F.matmul(x, m.v) + x * 3, lambda m: m.v),
-    "default": (lambda m, x, y=TABLE: F.matmul(x, y) + x * 3, lambda m: TABLE),
 }
 
 
 @pytest.mark.parametrize(("compute", "argument"), GIVEN.values(), ids=list(GIVEN))
 def test_argument_that_is_read_by_name_too(compute: Any, argument: Any) -> None:
     models = Model(compute), Static(compute)
+    given: list[Any] = []
     for i in range(7):
         given = [type(x)(np.full((2, 2), i, "f")) if isinstance(x, Variable) else np.full((2, 2), i, "f")
                  for x in map(argument, models)] if i > 2 else list(map(argument, models))
         expected, y = [m(x).array for m, x in zip(models, given, strict=True)]
         np.testing.assert_array_equal(y, expected, err_msg=str(i))
     assert Static.forward.static.entry((models[1], given[1]), {}).schedule is not None
+
+
+def test_argument_that_is_a_default_too() -> None:
+    model = Static(lambda m, x, y=TABLE: F.matmul(x, y) + x)
+    np.testing.assert_array_equal([model(TABLE).array for _ in range(3)], [np.full((2, 2), 21, "f")] * 3)
+    with pytest.warns(StaticGraphWarning, match="neither an argument nor made"):
+        np.testing.assert_array_equal(model(TABLE / 3).array, np.full((2, 2), 7, "f"))
 
 
 def test_argument_that_is_always_read_by_name_too() -> None:
