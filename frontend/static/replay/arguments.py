@@ -27,7 +27,7 @@ from ..source import Source, release
 from .bind import CallText, Moving, Pointers, Results, params_of
 from .undo import undoing
 
-_MOST_WORK = 1000  # steps in which strided arrays are found to be apart; otherwise they share memory
+_SEARCH_STEPS: Any = 1000  # in which strided arrays are found to be apart, or else share memory
 
 
 class FrameArguments:
@@ -222,7 +222,7 @@ class Arguments(FrameArguments):
         require_apart([(a, written) for a, written in found if a.flags.forc])
         for i, (x, written) in enumerate(found):
             if not x.flags.forc and any(
-                    (written or other) and np.may_share_memory(x, y, _MOST_WORK)
+                    (written or other) and np.may_share_memory(x, y, _SEARCH_STEPS)
                     for j, (y, other) in enumerate(found) if j < i or j > i and y.flags.forc):
                 raise Stale("arrays of parameters or states share memory")
 
