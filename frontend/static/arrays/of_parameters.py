@@ -11,6 +11,7 @@ from kusari.ir import Value
 
 from ...parameter import Parameter
 from ...variable import Variable
+from .bindings import ParameterBinding
 from .captured import owner
 from .detached import cut_off
 from .overlap import has_address
@@ -42,6 +43,15 @@ class OfParameters:
     def has(self, array: Any) -> bool:
         """Whether an array is that of a parameter which the user's code has asked for."""
         return id(array) in self._taken
+
+    def is_other(self, tape: Tape, variable: Variable) -> bool:
+        """Whether a Variable has the array of a parameter that functions read, and is another one."""
+        value = None if tape.observation is None or tape.observation.state(variable) else tape.known(variable._array)
+        binding = None if value is None else tape.bindings.get(value)
+        if not isinstance(binding, ParameterBinding) or binding.parameter._node is variable._node is not None:
+            return False
+        self.take(variable._array, binding.parameter)
+        return True
 
     def parameter(self, array: Any) -> Parameter | None:
         """Return the parameter of such an array."""

@@ -27,6 +27,8 @@ from ..source import Source, release
 from .bind import CallText, Moving, Pointers, Results, params_of
 from .undo import undoing
 
+_SEARCH_STEPS: Any = 1000  # in which strided arrays are found to be apart, or else share memory
+
 
 class FrameArguments:
     """A frame of a compiled graph with one array bound per input that is not ``fixed``, on the host or elsewhere.
@@ -83,8 +85,8 @@ class Arguments(FrameArguments):
     output that a caller still holds is that caller's: the next run gets a new array.
     """
 
-    __slots__ = ("run", "_copied", "_fast", "_handled", "_holders", "_owners", "_params", "_pointers", "_spans",
-                 "_states", "_written")
+    __slots__ = ("run", "_bindings", "_copied", "_fast", "_handled", "_holders", "_owners", "_params", "_pointers",
+                 "_spans", "_states", "_written")
 
     def __init__(self, compiled: Compiled, bindings: Sequence[Any], fixed: Mapping[int, Any] | None = None,
                  returned: Sequence[int] | None = None, apart: Collection[int] = (),
@@ -93,6 +95,7 @@ class Arguments(FrameArguments):
         super().__init__(compiled, fixed, returned, apart, views)
         self._handled = handled and bool(self.frame.layout.status_slots)
         self._spans: Spans | None = None  # of what the schedule writes
+        self._bindings = bindings
         exe, frame, final, n = compiled.executable, self.frame, compiled.plan.graph, self._first
         self._states = {i: b for i, b in enumerate(bindings, n)  # that functions write to
                         if isinstance(b, StateBinding) and frame.layout.externals[i].written}
@@ -126,7 +129,7 @@ class Arguments(FrameArguments):
         if any(isinstance(param, Moving) for param in self._params):  # the last run has put another array there
             source.line(*forget, f"{text.arguments}.look_again()")
         if moved:
-            source.line(f"if {moved}: {text.arguments}.apart({self._first}, {self._first + bindings})")
+            source.line(f"if {moved}: {text.arguments}.apart()")
         self._write_copies(text)
         self._pointers.bind(text, [f"{text.arguments}.renew()", *forget, "return run(arrays)"])
         if ready is not None:
@@ -209,11 +212,19 @@ class Arguments(FrameArguments):
         if Spans(b.array() for b in self._states.values()).touch(array):
             raise Stale("an argument shares memory with a persistent array")
 
-    def apart(self, first: int, end: int) -> None:
-        """Raise ``Stale`` where an array that the schedule writes to shares memory with another that is bound."""
-        frame = self.frame
-        require_apart([(a, e.written) for a, e in zip(frame.bound[first:end], frame.layout.externals[first:end],
-                                                      strict=True)])
+    def apart(self) -> None:
+        """Raise ``Stale`` where an array that the schedule writes to shares memory with another that is bound.
+
+        What the frame has of strided arrays are copies; their elements may lie between those of others.
+        """
+        found = [(b.array(), e.written)
+                 for b, e in zip(self._bindings, self.frame.layout.externals[self._first:], strict=False)]
+        require_apart([(a, written) for a, written in found if a.flags.forc])
+        for i, (x, written) in enumerate(found):
+            if not x.flags.forc and any(
+                    (written or other) and np.may_share_memory(x, y, _SEARCH_STEPS)
+                    for j, (y, other) in enumerate(found) if j < i or j > i and y.flags.forc):
+                raise Stale("arrays of parameters or states share memory")
 
     def fresh(self, index: int) -> None:
         """Give an output a new array."""

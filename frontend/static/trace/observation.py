@@ -57,6 +57,7 @@ class Observation:
         self.arrays: dict[int, tuple[Any, str]] = {}   # arrays found outside, with their descriptions
         self._persistent: dict[int, tuple[Any, str]] = {}  # persistent arrays, with namespace and name
         self._seen: dict[int, Any] = {}                # arrays found outside, those of parameters as well
+        self.found_given: str | None = None            # an argument that was found outside, too
         self.effects: list[Effect] = []
         self._stored: dict[tuple[int, Any], Effect] = {}
         self._changed: dict[int, list[Any] | None] = {}  # the items that changed containers had; None of emptied ones
@@ -190,7 +191,10 @@ class Observation:
 
     def found(self, value: Any, what: str, at: Entry | None = None) -> None:
         """Note that a Variable or an array was found outside."""
-        if self.tape.is_argument(value) or isinstance(value, ComputedNumber):
+        if isinstance(value, ComputedNumber):
+            return
+        if self.tape.is_argument(value):
+            self.found_given = self.found_given or what
             return
         if not isinstance(value, _NO_PLACE) and not self.is_fresh(value) and (
                 not isinstance(value, tuple) or not has_arrays(value)):

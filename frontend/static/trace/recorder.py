@@ -31,6 +31,7 @@ from ..arrays.detached import Detached
 from ..arrays.of_parameters import OfParameters
 from ..arrays.overlap import Spans, has_address
 from ..arrays.picked import Picked
+from ..arrays.places import Places
 from ..arrays.written import Written
 from ..computed_numbers import Reader, numbers_in, settled
 from ..errors import Fault, is_handled
@@ -62,7 +63,7 @@ class Tape:
         self._where: str | None = None
         self._values, self._keep = dict[int, Value](), list[Any]()
         self.constants, self.written, self.picked = Constants(), Written(), Picked()
-        self.of_parameters = OfParameters()
+        self.of_parameters, self.places_before = OfParameters(), Places()
         self._results: dict[int, Any] = {}  # weak references to results of functions, by identity
         self.computed, self.aliases = Detached(), Aliases()
         self.at_work, self.reached = 0, list[Any]()  # functions and code; what functions of the user's can reach
@@ -209,6 +210,7 @@ class Tape:
             return array
         if self.observation is not None and type(array) is np.ndarray:
             self.of_parameters.take(self, array, variable)
+            self.places_before.add(array, variable.__dict__, "_array", variable.name or "a parameter")
         return array
 
     def read(self, array: Any, what: str) -> None:
@@ -284,11 +286,13 @@ class Tape:
 
     def register(self, link: Any, name: str) -> None:
         """From now on a persistent array is state, which functions may read and write."""
-        array = entries_of(link).get(name)
+        array, o = entries_of(link).get(name), self.observation
+        if o is not None and type(array) is np.ndarray and not o.is_stored(entries_of(link), name):
+            self.places_before.add(array, entries_of(link), name, f"{type(link).__name__}.{name}")
         if hasattr(array, "dtype") and getattr(array, "shape", None) is not None and id(array) not in self._states:
             self._states[id(array)] = StateBinding(link, name)
             given = [a for x in self._leaves if has_address(a := array_of(x))]
-            if self.observation is not None and has_address(array) and Spans(given).touch(array):
+            if o is not None and has_address(array) and Spans(given).touch(array):
                 self.note("an argument shares memory with a persistent array of a link; pass a copy", self.where)
             self._keep.append(array)
             if has_address(array):
@@ -404,9 +408,9 @@ class Tape:
 
     def value_of(self, variable: Variable, label: str) -> Value | None:
         """Return the value that a function reads; notes a fault when it comes from outside the trace."""
-        array = variable._array
-        if self.of_parameters.has(array) and not _is_parameter(variable):
-            return self.of_parameters.value(self, array)
+        array, o, known = variable._array, self.observation, self.of_parameters
+        if not _is_parameter(variable) and (known.has(array) or known.is_other(self, variable)):
+            return known.value(self, array)
         if _is_parameter(variable):
             if id(variable) in self._made and self.made_inside is None:
                 self.made_inside = Fault(
@@ -421,12 +425,13 @@ class Tape:
                 self._parameters[id(variable)] = value
                 self._keep.append(variable)
                 self.of_parameters.read(array)
+                self.places_before.add(array, variable.__dict__, "_array", variable.name or "a parameter", True)
             return value
         if (value := self.constants.value(self, array)) is not None:
             return value
         self.written.read(self, array)
         value = self.known(array)
-        slot = None if self.observation is None else self.observation.state(variable)
+        slot = None if o is None else o.state(variable)
         if slot is not None and id(variable) not in self.carried:
             return self._carry(variable, slot, label, value)
         if value is not None:

@@ -154,6 +154,7 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
     _note_what_replays_miss(tape, spec)
     if tape.fault is not None:
         raise NotStatic(tape.fault)
+    _guard_places(tape, leaves)
     inputs += tuple(value for value, _, _ in tape.carried.values())
     leaves = [*leaves, *(variable for _, variable, _ in tape.carried.values())]
     states = tuple((entry.holder, entry.key) for _, _, entry in tape.carried.values())
@@ -177,6 +178,16 @@ def finish(name: str, tape: Tape, inputs: tuple[Value, ...], leaves: list[Any], 
                      tape.where or "unknown", states, tape.draws,
                      _apart(tape, leaves, out_leaves), same, tuple(isinstance(v, Variable) for v in leaves),
                      tape.aliases, place, tape.handled, tape.checks > 0)
+
+
+def _guard_places(tape: Tape, leaves: list[Any]) -> None:
+    """Guard that arrays are one that were one; raises ``TryAgain`` where an argument is also read by a name."""
+    observation = tape.observation
+    if observation is None or not observation.guarded:
+        return
+    if (what := tape.places_before.given(leaves, observation)) is not None:
+        raise TryAgain(f"an argument is the array that is read as {what}, too, in every call; pass a copy")
+    tape.places_before.guard(observation)
 
 
 def _refuse_views(graph: Graph, tape: Tape) -> None:

@@ -20,7 +20,7 @@ from ...computed_numbers import ComputedNumber, settled
 from ...guards import guard as guards
 from ...guards.guard import MISSING, is_plain
 from ..copies.instrument import CannotRewrite, rewritten
-from ..observation import is_ours
+from ..observation import Observation, is_ours
 from ..own_functions import GENERATORS
 from . import builtin_functions, c_functions, lookup, operations
 from .c_code import C_FUNCTIONS, PURE_PYTHON, unknown
@@ -140,7 +140,7 @@ def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: di
     if generated is not NotImplemented:
         return generated
     if not ours and not o.is_fresh(f):
-        o.guard("code", f, None, lambda where: guards.Code(f, where))
+        _note_code(o, f)
     if not _OF_FRAMES.isdisjoint(f.__code__.co_names):
         o.note(f"{f.__qualname__} looks at frames, which are others in a traced call")
         return f(*args, **kwargs)
@@ -154,6 +154,14 @@ def python(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: di
         o.fresh(result)
         o.generators.append(weakref.ref(result))
     return result
+
+
+def _note_code(o: Observation, f: Any) -> None:
+    """Note that a function of the user's runs, with its defaults."""
+    o.guard("code", f, None, lambda where: guards.Code(f, where))
+    for x in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()):
+        if o.tape.is_argument(x):
+            o.found(x, f"a default of {f.__name__}")
 
 
 @functools.cache
