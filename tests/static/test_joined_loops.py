@@ -93,7 +93,9 @@ def test_a_loop_goes_on_where_its_function_comes_to_fall_back() -> None:
                 found.append(float(loss.array))
         return found
 
-    np.testing.assert_allclose(losses(True), losses(False), 1e-5)
+    with pytest.warns(kusari.static.StaticGraphWarning, match="min takes"):
+        found = losses(True)
+    np.testing.assert_allclose(found, losses(False), 1e-5)
 
 
 def test_neither_says_that_its_attributes_may_change_unseen() -> None:

@@ -35,9 +35,7 @@ class OfParameters:
 
     def take(self, tape: Tape, array: Any, parameter: Parameter) -> None:
         """Note that the user's code has the array of a parameter."""
-        if self._first.setdefault(id(array), (array, parameter))[1] is not parameter:
-            tape.note_at_user("the array of two parameters is read, which may have different ones in other calls; give "
-                              "functions the parameters, or let the links share one parameter")
+        self._first.setdefault(id(array), (array, parameter))
         self._taken[id(array)] = array, parameter
 
     def has(self, array: Any) -> bool:
@@ -50,7 +48,7 @@ class OfParameters:
         binding = None if value is None else tape.bindings.get(value)
         if not isinstance(binding, ParameterBinding) or binding.parameter._node is variable._node is not None:
             return False
-        self.take(variable._array, binding.parameter)
+        self.take(tape, variable._array, binding.parameter)
         return True
 
     def parameter(self, array: Any) -> Parameter | None:

@@ -220,7 +220,7 @@ for body in (swaps, reads_both, reads_the_old_one_behind):
                 model.m.W.array = model.l.W.array
         return before(model, change)
     tied.__name__ = f"{body.__name__}_of_two_parameters"
-    ROWS.add(tied, "falls back", "the array of two parameters is read")
+    ROWS.add(tied, None)
 
 
 def by_the_parameter(self: Any, x: Any) -> Any:
