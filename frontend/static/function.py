@@ -235,6 +235,7 @@ class StaticFunction:
         entry = cache.entries.get(key)
         if node is None or entry is not None and entry.fault is not None:
             raise changed
+        cache.joined = None  # the step of a loop may be that of this call
         if changed.raised is not None:  # which another call need not
             pass
         elif changed.changed:

@@ -144,8 +144,6 @@ class ScheduleCache:
             if entry.fault is None:
                 self._alike.pop(key[:2], None)
                 self.objects.clear()
-            else:
-                self.joined = None
             self.entries[key] = entry
             self.entries.move_to_end(key)
             self.recent = self.step = None
@@ -292,4 +290,4 @@ class ScheduleCache:
         """Forget the entry of ``key``."""
         with self.lock:
             self.entries.pop(key, None)
-            self.recent = self.step = self.joined = None
+            self.recent = self.step = None
