@@ -67,6 +67,7 @@ class Net(kusari.Chain):
 
 @pytest.fixture(scope="module")
 def net() -> Net:
+    Net.reading.static._warned.clear()  # processes that share tests out may make it again
     net = Net()
     optimizer = kusari.optimizers.Adam().setup(net)
     for _ in range(3):
