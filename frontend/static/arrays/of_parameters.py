@@ -33,7 +33,7 @@ class OfParameters:
         self._others: dict[int, Variable] = {}  # such arrays that are no parameters', in Variables
         self._gone: dict[int, Any] = {}  # memory of arrays that parameters had until the call gave them others
 
-    def take(self, tape: Tape, array: Any, parameter: Parameter) -> None:
+    def take(self, array: Any, parameter: Parameter) -> None:
         """Note that the user's code has the array of a parameter."""
         self._first.setdefault(id(array), (array, parameter))
         self._taken[id(array)] = array, parameter
@@ -48,7 +48,7 @@ class OfParameters:
         binding = None if value is None else tape.bindings.get(value)
         if not isinstance(binding, ParameterBinding) or binding.parameter._node is variable._node is not None:
             return False
-        self.take(tape, variable._array, binding.parameter)
+        self.take(variable._array, binding.parameter)
         return True
 
     def parameter(self, array: Any) -> Parameter | None:
@@ -124,7 +124,7 @@ class OfParameters:
         tape.forget((before, now))
         if value is not None:
             tape.alias(before, value)
-        self.take(tape, now, parameter)
+        self.take(now, parameter)
         self.read(now)
         self.changed[id(now)] = now
 

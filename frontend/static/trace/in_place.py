@@ -175,7 +175,7 @@ def _can_replace(tape: Tape, parameter: Parameter, array: Any) -> bool:
         return False
     if (array.shape, array.dtype) != (before.shape, before.dtype) or parameter._sharing is not None:
         return False
-    tape.of_parameters.take(tape, before, parameter)
+    tape.of_parameters.take(before, parameter)
     return _observation(tape).is_outside_part(parameter) and not tape.of_parameters.keeps_view(before) and (
         _lies_plainly(tape, before))
 

@@ -209,7 +209,7 @@ class Tape:
             self.escape(variable, "array")
             return array
         if self.observation is not None and type(array) is np.ndarray:
-            self.of_parameters.take(self, array, variable)
+            self.of_parameters.take(array, variable)
             self.places_before.add(array, variable.__dict__, "_array", variable.name or "a parameter")
         return array
 
