@@ -116,7 +116,7 @@ def difference(a: Any, b: Any) -> float:
 def ratio(plain: Callable[[int], Any], static: Callable[[int], Any]) -> float:
     """Return the processor time of one relative to the other's, which take turns."""
     for f in (plain, static):
-        for i in range(3):
+        for i in range(COMPARED_STEPS):  # all data: objects among them may be traced one by one
             f(i)
     begin = time.process_time()
     static(0)

@@ -4,8 +4,9 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 _SITE = os.sep + "site-packages" + os.sep
 
@@ -34,6 +35,12 @@ def caller(above: int = 1) -> str:
             above -= 1
         frame = frame.f_back
     return "unknown"
+
+
+def definition(function: Callable[..., Any]) -> str:
+    """Return file, line and name of a function's definition; "unknown" of what has no code."""
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}, in {code.co_name}" if code else "unknown"
 
 
 def user_stacklevel() -> int:

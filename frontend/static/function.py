@@ -15,7 +15,7 @@ import numpy as np
 from kusari.runtime.python_rows import RunError
 
 from .. import environment
-from ..callsite import user_stacklevel
+from ..callsite import definition, user_stacklevel
 from ..configuration import config
 from ..epochs import Traced
 from ..explanation import SUMMARY, Explanation
@@ -268,11 +268,12 @@ class StaticFunction:
     def _changes(self, cache: ScheduleCache, key: Any) -> bool:
         """Whether to trace a new signature would be pointless, as a number or an object changes in every call."""
         changes, told = cache.numbers_change(key)
-        if changes and not told:
-            code = getattr(self.fn, "__code__", None)
-            where = f"{code.co_filename}:{code.co_firstlineno}" if code else "unknown"
+        if changes and told:
+            cache.count_alike(key, others=not self.strict)
+        elif changes:
             self.say(f"{self.__qualname__} runs define-by-run as long as a number among its arguments changes in "
-                      f"every call, or an object is another one, as each would be another trace: {where}; pass arrays")
+                     "every call, or an object is another one, as each would be another trace: "
+                     f"{definition(self.fn)}; pass arrays")
         return changes
 
     def _trace(self, cache: ScheduleCache, key: Any, leaves: list[Any], args: tuple[Any, ...],

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,18 @@ def test_signatures_of_other_modes_are_looked_at() -> None:
     model.draws = False
     with kusari.using_config("train", False):
         assert seen(model, [50, 51]) == ALIKE_SIGNATURES + 2
+
+
+def test_calls_with_other_objects_each_time_are_looked_at_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Any] = []
+    signature = function.signature
+    monkeypatch.setattr(function, "signature", lambda *args: (looked.append(args), signature(*args))[1])
+    body = static_graph(lambda x, sampled: F.relu(x)[:np.random.randint(1, 2)])
+    for sampled in [SimpleNamespace() for _ in range(40)]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            body(np.ones((3, 2), "f"), sampled)
+    assert len(body.static.signatures()) < len(looked) == ALIKE_SIGNATURES
 
 
 def test_signatures_beside_one_that_is_compiled_are_looked_at() -> None:

@@ -119,9 +119,18 @@ class ScheduleCache:
             alike = self._alike.get(mode)
             if alike is None or alike.fault != fault:
                 alike = Alike(fault)
-            alike.count += 1
             self.put(key, Fallback(fault))
             self._alike[mode] = alike
+            self.count_alike(key, others)
+
+    def count_alike(self, key: Any, others: bool) -> None:
+        """Count a call that stays define-by-run as its mode's last fallback does; after many ``others`` are unseen."""
+        mode = key[:2]
+        with self.lock:
+            alike = self._alike.get(mode)
+            if alike is None:
+                return
+            alike.count += 1
             if others and alike.count >= ALIKE_SIGNATURES and not self._others and all(
                     e.fault for k, e in self.entries.items() if k[:2] == mode):
                 alike.unseen = alike.unseen or UNSEEN_CALLS

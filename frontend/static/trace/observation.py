@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...callsite import short, user_place
+from ...callsite import definition, short, user_place
 from ...configuration import config
 from ...link import Link
 from ...link.namespace import entries_of
@@ -45,8 +45,7 @@ class Observation:
     guarded = True  # whether reads become guards
 
     def __init__(self, function: Callable[..., Any], tape: Tape) -> None:
-        code = getattr(function, "__code__", None)
-        self.where = f"{code.co_filename}:{code.co_firstlineno}, in {code.co_name}" if code else "unknown"
+        self.where = definition(function)
         self.tape: Any = tape
         self.guards: list[Guard] = []
         self.known: dict[tuple[int, str, Any], Guard] = {}
