@@ -123,7 +123,6 @@ class Joined:
                  frame: FrameType) -> None:
         self._static, self._cache, self._optimizer = weakref.ref(static), weakref.ref(cache), weakref.ref(optimizer)
         self.site, self.code = site, frame.f_code
-        self._step: Any = None
         names = (site.model, site.optimizer, site.cleared or site.optimizer)
         self._outside = all(name.outside for name in names)
         self._names = names
@@ -228,10 +227,6 @@ class Joined:
                             f"not ({kinds.test(source)})"])  # the step asks for the class of the optimizer
         source.line(f"if {test}: {miss}")
 
-    def _is_clear(self) -> bool:
-        """Whether no parameter has a gradient, to which that of the step would be added."""
-        return self._step is None or self._step.has_no_gradients()
-
     def _may(self, frame: FrameType, args: tuple[Any, ...], optimizer: Any, static: StaticFunction,
              inner: bool) -> bool:
         """Whether the code means what it was found to mean, and nothing watches it."""
@@ -246,9 +241,7 @@ class Joined:
             return False
         if not _calls(args[0], self.site.method, static, inner):
             return False
-        if self.site.cleared is not None:
-            return found[2] is optimizer.target
-        return self._is_clear()
+        return self.site.cleared is None or found[2] is optimizer.target
 
     def _run(self, optimizer: Any, static: StaticFunction, args: tuple[Any, ...], inner: bool) -> Any:
         """Make the step, and let the next one like it be made the usual way; False where it cannot be."""
@@ -267,10 +260,9 @@ class Joined:
             # There is none for good, or the one there was may hold again: then it is not asked, but made anew.
             cache.joined = self.begin if (id(recording), True) in optimizer._steps.refused else None
             return False
-        self._step = step
         loss = attempt(step, cache, leaves)
         if loss is None:
-            self._step, cache.joined = None, self.begin
+            cache.joined = self.begin
             return False
         known: _Usual | None = step.known
         if known is None or known.of is not self or known.inner is not inner or not known.mode.is_current():
@@ -293,7 +285,7 @@ class _Usual:
 
 
 def _without_gradients(params: Iterable[Any]) -> bool:
-    """Whether no parameter has a gradient."""
+    """Whether no parameter has a gradient, to which that of the step would be added."""
     for p in params:
         if p._grad is not None or p._grad_var is not None:
             return False
