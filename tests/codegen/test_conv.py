@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kusari.codegen.contractions import ConvSpec, GemmOperand
 from kusari.codegen.llvm.contraction.conv import direct as conv_direct
+from kusari.codegen.llvm.contraction.conv import panels as conv_panels
 from kusari.codegen.llvm.contraction.conv.choose import choose, suits
 from kusari.codegen.llvm.contraction.conv.geometry import gathering
 from kusari.codegen.llvm.contraction.conv.kernel import conv_kernel
@@ -108,6 +109,20 @@ def test_epilogues(jit, case, direction: str) -> None:
 def test_panels_of_short_rows(jit, case) -> None:
     for direction in ("forward", "input"):
         check(jit, spec_of(direction, **case), nth=2, algorithm="panels")
+
+
+def test_a_last_panel_begins_earlier_but_where_results_may_lie_in_an_operand(jit, monkeypatch) -> None:
+    case = dict(direction="forward", n=2, c=6, k=28, size=(14, 14), kernel=(1, 1), stride=2)  # 49 positions, 32 and 17
+    real = conv_panels.choose
+    monkeypatch.setattr(conv_panels, "choose", lambda *given: real(*given)._replace(rows=14, vectors=2, samples=1))
+    add = (Call("add", (acc, Arg(1))),)
+    bias, full = rng.normal(size=(28, 1, 1)).astype("f"), rng.normal(size=(2, 28, 7, 7)).astype("f")
+    tiles = []
+    for operand, kind in ((bias, GemmOperand(F32, 1, 0)), (full, GemmOperand(F32, 49, 1, 28 * 49))):
+        spec = spec_of(**case, exprs=add, operands=(kind,))
+        check(jit, spec, (operand,), nth=2, algorithm="panels")
+        tiles.append(conv_kernel(spec, TARGETS["avx512"], "panels").text.count("llvm.fma.v16f32("))
+    assert tiles[1] == 2 * tiles[0] - 1  # one is the declaration
 
 
 FLAT = {  # positions in rows that fill no vectors

@@ -231,8 +231,8 @@ class Direct(ConvWriter[DirectShape]):
     def _flat(self, epilogue: Epilogue, tile: _Filters, base: Index, plane: Index, part: tuple[Index, Index]) -> None:
         """A plane of results of some filters, stored like the staged plane; then its rows are finished."""
         em, g, shape, width = self.em, self.g, self.plan, self.width
-        for q, size in each_tile(em, _span(g), width * shape.vectors):
-            sums = self._sum(tile, self.place.at(base + q), -(-size // width))
+        for q, size in each_tile(em, self.span, width * shape.vectors):  # of whole vectors, which are kept as they are
+            sums = self._sum(tile, self.place.at(base + q), size // width)
             for (r, _, j), x in sums.items():
                 self.kept.store(x, q + (r * self.span + j * width))
         for k in em.each(0, g.size[-2]):

@@ -17,7 +17,7 @@ from ....contractions import ConvSpec
 from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Emitter, Index
-from ...text.tiles import count_tiles, even_tiles, full_tiles, lanes_in, tiles_in
+from ...text.tiles import Tiles, count_tiles, even_tiles, full_tiles, lanes_in, tiles_in
 from ..cycles import MOST_TILE_ROWS, MOST_TILE_VECTORS, step_cycles, tile_heights
 from ..epilogue import Finisher
 from ..tile import Factors
@@ -65,7 +65,8 @@ def choose(spec: ConvSpec, target: Target) -> PanelShape:
             cost = 0.0
             for r, (number, v) in itertools.product(tiles, panels):
                 cost += r.count * number * step_cycles(r.size, v, 1 / 8) * depth
-            cost = cost * (1 + 0.01 * (len(tiles) * len(panels) - 1)) + gather
+            kinds = len(tiles) * len({v for _, v in panels})
+            cost = cost * (1 + 0.01 * (kinds - 1)) + gather
             cost += count * 60
             if filters > target.l2_bytes // 2:
                 cost += count * filters / 64
@@ -121,8 +122,12 @@ class Panels(ConvWriter[PanelShape]):
         """Threads share the panels of all images or, if those are few, the filters."""
         em, spec, g = self.em, self.spec, self.g
         images = self.blocks * spec.groups
-        positions, many = full_tiles(self.plan.samples * g.positions, self.columns), count_tiles(self.row_tiles)
+        end, many = self.plan.samples * g.positions, count_tiles(self.row_tiles)
+        positions = full_tiles(end, self.columns)
         panels = count_tiles(positions)
+        again = self._may_begin_earlier(positions)
+        if again:
+            positions = [Tiles(0, panels, 0, self.columns)]
         rows: tuple[Index, Index] | None = None
         tasks: tuple[Index, Index] = (0, images * panels)
         if images * panels < 8 and many > images * panels:
@@ -136,9 +141,18 @@ class Panels(ConvWriter[PanelShape]):
             filters, start = self.filters(group), i * panels
             part = None if tasks == (0, 1) else (em.max(tasks[0] - start, 0), em.min(tasks[1] - start, panels))
             for column, breadth in tiles_in(em, positions, part):
+                column = em.min(column, end - breadth) if again else column
                 count, valid = self.pieces.find(g.size, column, breadth), lanes_in(breadth, self.width)
                 for row, size, sums in self._sums(filters, count, len(valid), rows):
                     self._finish(first, group, row, size, column, valid, sums)
+
+    def _may_begin_earlier(self, positions: Sequence[Tiles]) -> bool:
+        """Whether the last panel is one like the others that computes some results again, and takes no longer.
+
+        Not where an operand has an element for each result, whose place that may have taken.
+        """
+        again = len(positions) > 1 and len(lanes_in(positions[-1].size, self.width)) == self.plan.vectors
+        return again and not any(o.row and o.column for o in self.results.operands)
 
     def _stage(self, first: Index, group: Index) -> None:
         em, image = self.em, self.g.image
