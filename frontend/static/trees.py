@@ -50,7 +50,7 @@ def flatten(tree: Any, leaves: list[Any], containers: dict[int, Any] | None = No
         leaves.append(tree)
         return ARRAY
     if kind in SCALARS:
-        return ("static", kind, repr(tree) if kind is float else tree)
+        return _static(tree)
     if issubclass(kind, ComputedNumber):
         leaves.append(tree.kusari_array)
         return ("number", tree.kusari_kind)
@@ -98,11 +98,30 @@ class _Identity:
         return f"{type(self.value).__name__} object"
 
 
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class _Exact:
+    """A complex number or a float of NumPy's, equal to one of the same text: 0 is not -0, and NaN is NaN."""
+
+    value: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Exact) and repr(self.value) == repr(other.value)
+
+    def __hash__(self) -> int:
+        return hash(repr(self.value))
+
+    def __repr__(self) -> str:
+        return str(self.value)
+
+
 def _static(x: Any) -> Any:
-    if type(x) in SCALARS:
-        return ("static", type(x), repr(x) if isinstance(x, float) else x)
-    if isinstance(x, (np.generic, np.dtype)):
-        return ("static", type(x), x)
+    kind = type(x)
+    if kind is float:
+        return ("static", kind, repr(x))
+    if kind is complex or isinstance(x, np.inexact):
+        return ("static", kind, _Exact(x))
+    if kind in SCALARS or isinstance(x, (np.generic, np.dtype)) and not isinstance(x, np.void):  # a record may change
+        return ("static", kind, x)
     return ("object", _Identity(x))
 
 
@@ -113,7 +132,8 @@ def unflatten(spec: Any, leaves: Iterator[Any], made: list[Any] | None = None) -
     made = [] if made is None else made
     match spec[0]:
         case "static":
-            return float(spec[2]) if spec[1] is float else spec[2]
+            value = spec[2]
+            return float(value) if spec[1] is float else value.value if type(value) is _Exact else value
         case "object" | "kept":
             return spec[1].value
         case "number":

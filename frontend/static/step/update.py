@@ -190,7 +190,7 @@ class UpdateProgram:
         self._clocks(1)
         try:
             for group in self.groups:
-                if not (group.plain and vars(group.parent) == group.parent_values or group.advance()):
+                if not (group.unchanged() or group.advance()):
                     fits = False
                     self.varying = self.varying or bool(group.dynamic)
         except BaseException:
