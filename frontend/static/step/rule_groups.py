@@ -14,6 +14,8 @@ from kusari.ir import SCALAR, Arg, Symbol
 from ...hyperparameter import Hyperparameter
 from ...link.walk import all_params
 from ...update_rule import UpdateRule
+from ..arrays.captured import owner
+from ..arrays.overlap import Spans, has_address
 from ..errors import NotCompilable, Stale, is_from_handler
 from ..guards.guard import same
 from ..source import Source
@@ -337,6 +339,24 @@ _branching: weakref.WeakSet[type] = weakref.WeakSet()  # classes of rules that b
 _FACTS = frozenset(("grad_expr", "__call__", "call_for_each_param", "needs_norm",
                     "needs_own_norms", "needs_noise", "normal_deviation"))
 _OWN = frozenset(("_state", "hyperparam", "_hooks", "t", "enabled", "_fp32_param", "_use_fp32_update"))
+
+
+def prepare(rule: Any, parameter: Any, dtype: Any) -> None:
+    """Make the state of a rule, if it has none; raise unless its arrays have this dtype."""
+    rule._prepare_state(updated_by(rule, parameter))
+    if not all([getattr(a, "dtype", None) == dtype for a in rule._state.values()]):
+        raise NotCompilable(f"the state of a {type(rule).__name__} has another dtype than its parameter")
+
+
+def share_memory(parameters: Sequence[Any], grads: Sequence[Any]) -> bool:
+    """Whether gradients may lie in the memory of parameters, of their states or of each other."""
+    changed = [a for p in parameters for a in (p._array, *(p.update_rule._state or {}).values()) if has_address(a)]
+    given = [g for g in grads if g is not None]
+    own = {id(a if a.base is None else owner(a)) for a in changed}
+    found = [id(a if a.base is None else owner(a)) for a in given]
+    if len({*found}) == len(found) and own.isdisjoint(found):
+        return False
+    return not Spans([*changed, *given]).disjoint
 
 
 def settings(rule: Any) -> dict[str, Any]:
