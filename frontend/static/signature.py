@@ -32,10 +32,9 @@ def signature(args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) 
         else:
             _append(a, leaves, key)
         first = False
-    if kwargs:
-        for name in sorted(kwargs):
-            key.append(name)
-            _append(kwargs[name], leaves, key)
+    for name, value in kwargs.items():  # in their order, which the function may see
+        key.append(name)
+        _append(value, leaves, key)
     if len(leaves) > 1:
         arrays = list(map(array_of, leaves))
         if len({id(a) for a in arrays}) < len(arrays):  # one array given twice is one value

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from types import MemberDescriptorType
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ ARRAY = "array"
 MISS: Any = object()  # returned by a fast path for a call that is not its own
 
 SCALARS = (bool, int, float, complex, str, bytes, type(None))
+_OF_PYTHON = 1 << 9  # a flag of classes that are not built in
 _PARTS = {"tuple": 2, "list": 1, "dict": 2, "dataclass": 3, "stored": 2}  # where a specification has its parts
 
 
@@ -30,17 +32,17 @@ def flatten(tree: Any, leaves: list[Any], containers: dict[int, Any] | None = No
     """Append the leaves of ``tree`` to ``leaves`` and return its specification, which is hashable.
 
     Two trees with equal specifications differ only in their leaves. Parameters and objects of unknown types are part
-    of the specification by identity, and so are objects that ``keeps`` is true of. With ``containers``, lists and
-    dictionaries that come again are the very same ones.
+    of the specification by identity, and so are objects that ``keeps`` is true of. With ``containers``, lists,
+    dictionaries and dataclasses that come again are the very same ones.
     """
     if keeps is not None and keeps(tree):
         return ("kept", _Identity(tree))
-    if containers is not None and type(tree) in (list, dict):
+    kind = type(tree)
+    if containers is not None and (kind in (list, dict) or is_record(kind)):
         number = containers.get(id(tree))
         if number is not None:
             return ("again", number[0])
         containers[id(tree)] = len(containers), tree
-    kind = type(tree)
     if issubclass(kind, Variable):
         if issubclass(kind, Parameter):
             return _static(tree)
@@ -50,21 +52,36 @@ def flatten(tree: Any, leaves: list[Any], containers: dict[int, Any] | None = No
         leaves.append(tree)
         return ARRAY
     if kind in SCALARS:
-        return ("static", kind, repr(tree) if kind is float else tree)
+        return _static(tree)
     if issubclass(kind, ComputedNumber):
         leaves.append(tree.kusari_array)
         return ("number", tree.kusari_kind)
-    if issubclass(kind, tuple):
+    if issubclass(kind, tuple) and not getattr(tree, "__dict__", None):
         return ("tuple", kind, tuple([flatten(x, leaves, containers, keeps) for x in tree]))
     if kind is list:
         return ("list", tuple([flatten(x, leaves, containers, keeps) for x in tree]))
     if kind is dict:
         return ("dict", tuple([_static(k) for k in tree]),
                 tuple([flatten(x, leaves, containers, keeps) for x in tree.values()]))
-    if hasattr(kind, "__dataclass_fields__"):
-        names = tuple(f.name for f in dataclasses.fields(tree))
-        return ("dataclass", kind, names, tuple([flatten(getattr(tree, n), leaves, containers, keeps) for n in names]))
+    if is_record(kind):
+        own = attributes_of(tree)
+        return ("dataclass", kind, tuple(own), tuple([flatten(x, leaves, containers, keeps) for x in own.values()]))
     return _static(tree)
+
+
+def is_record(kind: type) -> bool:
+    """Whether instances of a class, a dataclass, are no more than their attributes, so that others can be made."""
+    return hasattr(kind, "__dataclass_fields__") and not issubclass(kind, type) and all(
+        [c is object or c.__flags__ & _OF_PYTHON for c in kind.__mro__])
+
+
+def attributes_of(x: Any) -> dict[str, Any]:
+    """Return the attributes that an instance has itself, those in slots first."""
+    return {**{name: getattr(x, name) for name in _slots_of(type(x)) if hasattr(x, name)}, **getattr(x, "__dict__", {})}
+
+
+def _slots_of(kind: type) -> list[str]:
+    return [name for c in kind.__mro__ for name, found in vars(c).items() if type(found) is MemberDescriptorType]
 
 
 def leaf_kinds(spec: Any) -> list[str]:
@@ -98,11 +115,30 @@ class _Identity:
         return f"{type(self.value).__name__} object"
 
 
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class _Exact:
+    """A complex number or a float of NumPy's, equal to one of the same text: 0 is not -0, and NaN is NaN."""
+
+    value: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Exact) and repr(self.value) == repr(other.value)
+
+    def __hash__(self) -> int:
+        return hash(repr(self.value))
+
+    def __repr__(self) -> str:
+        return str(self.value)
+
+
 def _static(x: Any) -> Any:
-    if type(x) in SCALARS:
-        return ("static", type(x), repr(x) if isinstance(x, float) else x)
-    if isinstance(x, (np.generic, np.dtype)):
-        return ("static", type(x), x)
+    kind = type(x)
+    if kind is float:
+        return ("static", kind, repr(x))
+    if kind is complex or isinstance(x, np.inexact):
+        return ("static", kind, _Exact(x))
+    if kind in SCALARS or isinstance(x, (np.generic, np.dtype)) and not isinstance(x, np.void):  # a record may change
+        return ("static", kind, x)
     return ("object", _Identity(x))
 
 
@@ -113,7 +149,8 @@ def unflatten(spec: Any, leaves: Iterator[Any], made: list[Any] | None = None) -
     made = [] if made is None else made
     match spec[0]:
         case "static":
-            return float(spec[2]) if spec[1] is float else spec[2]
+            value = spec[2]
+            return float(value) if spec[1] is float else value.value if type(value) is _Exact else value
         case "object" | "kept":
             return spec[1].value
         case "number":
@@ -122,7 +159,7 @@ def unflatten(spec: Any, leaves: Iterator[Any], made: list[Any] | None = None) -
             return made[spec[1]]
         case "tuple":
             items = [unflatten(s, leaves, made) for s in spec[2]]
-            return spec[1](*items) if hasattr(spec[1], "_fields") else spec[1](items)
+            return tuple.__new__(spec[1], items)  # what the class does besides was done in the call
         case "list":
             items = []
             made.append(items)
@@ -141,7 +178,16 @@ def unflatten(spec: Any, leaves: Iterator[Any], made: list[Any] | None = None) -
             Attributes.version = object()
             return result
         case "dataclass":
-            return spec[1](**dict(zip(spec[2], [unflatten(s, leaves, made) for s in spec[3]], strict=True)))
+            record = object.__new__(spec[1])
+            made.append(record)
+            slots = _slots_of(spec[1])
+            for name, part in zip(spec[2], spec[3], strict=True):
+                value = unflatten(part, leaves, made)
+                if name in slots:
+                    object.__setattr__(record, name, value)
+                else:
+                    record.__dict__[name] = value
+            return record
         case _:
             raise AssertionError(spec)
 

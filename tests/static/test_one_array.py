@@ -11,7 +11,8 @@ import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari import Variable, static_graph
-from kusari.optimizers import SGD
+from kusari.optimizer_hooks import GradientClipping, WeightDecay
+from kusari.optimizers import SGD, Adam, MomentumSGD
 from kusari.static import StaticGraphWarning
 
 TABLE = np.full((2, 2), 3, "f")
@@ -141,3 +142,62 @@ def test_parameter_that_becomes_a_view_of_another(view: Any, whole: bool) -> Non
         arrays.append((model.W.array, model.b.array))
     for expected, array in zip(*arrays, strict=True):
         np.testing.assert_allclose(array, expected, rtol=1e-5, atol=1e-6)
+
+
+def _other(model: Any) -> None:
+    model.l.W.grad, model.m.W.grad = model.m.W.array, model.l.W.array
+
+
+def _shifted(model: Any) -> None:
+    memory = np.arange(5, dtype="f")
+    memory[1:] = model.l.b.array
+    model.l.b.array, model.l.b.grad = memory[1:], memory[:4]
+
+
+def _state(model: Any) -> None:
+    for array in (model.l.W.update_rule.state or {}).values():
+        model.l.W.grad = array
+
+
+def _wide(model: Any) -> None:
+    state = model.l.b.update_rule.state or {}
+    state.update({name: array.astype("d") for name, array in state.items()})
+
+
+GRADIENTS: dict[str, Callable[[Any], None]] = {
+    "the parameter": lambda m: setattr(m.l.W, "grad", m.l.W.array),
+    "the parameter transposed": lambda m: setattr(m.l.W, "grad", m.l.W.array.T),
+    "the parameter reversed": lambda m: setattr(m.l.b, "grad", m.l.b.array[::-1]),
+    "another parameter": _other,
+    "the parameter shifted": _shifted,
+    "another gradient": lambda m: setattr(m.l.b, "grad", m.m.b.grad),
+    "a row of another gradient": lambda m: setattr(m.l.b, "grad", m.m.W.grad[1]),
+    "a state": _state,
+    "not the state, which is of another dtype": _wide,
+}
+
+
+@pytest.mark.parametrize("hooks", [(), (lambda: WeightDecay(0.1),), (lambda: GradientClipping(0.1),)])
+@pytest.mark.parametrize("optimizer", [SGD, MomentumSGD, Adam])
+@pytest.mark.parametrize("change", GRADIENTS.values(), ids=list(GRADIENTS))
+def test_gradient_that_is_another_array(change: Any, optimizer: Any, hooks: Any) -> None:
+    arrays: list[Any] = []
+    for static in (False, True):
+        np.random.seed(0)
+        model = kusari.Chain(l=L.Linear(4, 4), m=L.Linear(4, 4))
+        loss = static_graph(lambda x, model=model: F.mean(F.square(model.m(F.tanh(model.l(x))))))
+        updating = optimizer(0.1).setup(model)
+        for hook in hooks:
+            updating.add_hook(hook())
+        with kusari.using_config("use_static_graph", static), np.errstate(invalid="ignore"):
+            for i in range(7):
+                y = loss(np.random.RandomState(i).randn(6, 4).astype("f"))
+                model.cleargrads()
+                y.backward()
+                if i > 3:
+                    change(model)
+                updating.update()
+        arrays.append([a for _, p in sorted(model.namedparams()) for a in (
+            p.array, p.grad, *(p.update_rule.state or {}).values())])
+    for expected, array in zip(*arrays, strict=True):
+        np.testing.assert_allclose(array, expected, rtol=1e-4, atol=1e-6)

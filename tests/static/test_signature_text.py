@@ -34,7 +34,7 @@ LENGTHS = [np.ones(n, "i") for n in (3, 3, 4, 5, 6, 7, 8, 9, 9)]
     ((kusari.Link(), X), {}, None, "(5, 2) float32"),
     ((V, kusari.Parameter(X[0])), {}, None, "Variable (5, 2) float32, Parameter object"),
     ((X,), {"array": X.copy(), "variable": V, "p": 0.5, "flag": True, "s": "array"}, None,
-     "(5, 2) float32, array=(5, 2) float32, flag=True, p=0.5, s=array, variable=Variable (5, 2) float32"),
+     "(5, 2) float32, array=(5, 2) float32, variable=Variable (5, 2) float32, p=0.5, flag=True, s=array"),
     ((X[:0, 0], np.float32(2), None), {}, None, "(0,) float32, 2.0, None"),
     ((LENGTHS,), {}, 3, "list of 9: [(3,) int32 × 2, (4,) int32, (5,) int32, 5 more]"),
     (([X, (T, 1)], {"x": X[:2], 3: "a"}), {}, None,

@@ -56,6 +56,21 @@ class FromClock(UpdateRule):
         return {"param": param - hyper.lr / self.t * grad}
 
 
+class FromRates(UpdateRule):
+    def update_exprs(self, xp: Any, hyper: Any, param: Any, grad: Any) -> Any:
+        return {"param": param - hyper.rates[0] * hyper.rates[1] * grad}
+
+
+class ByKind(UpdateRule):
+    """Asks for the types of numbers."""
+
+    scale: Any = 1.0
+
+    def update_exprs(self, xp: Any, hyper: Any, param: Any, grad: Any) -> Any:
+        rates = {bool: 0.01, int: 0.02, float: 0.03, np.float32: 0.04, np.float64: 0.05}
+        return {"param": param - rates[type(hyper.lr)] * rates[type(self.scale)] * grad}
+
+
 class FromTable(Plain):
     def update_exprs(self, xp: Any, hyper: Any, param: Any, grad: Any) -> Any:
         return {"param": param - hyper.lr * self.table["a"] * grad}
@@ -418,6 +433,34 @@ def _(i: int, s: Run) -> None:
         s.model.l1.b.update_rule.hyperparam.eta = True if i % 2 else 0.5
     if i == LAST:
         del s.W.update_rule.hyperparam.alpha
+
+
+KINDS = [1.0, 1.0, 1.0, True, True, np.float64(1), 1, 1]  # all equal
+
+
+@ROWS.program("hyperparameters: equal numbers of other types", lambda s: OwnRule(ByKind))
+def _(i: int, s: Run) -> None:
+    s.opt.lr = KINDS[i]
+
+
+@ROWS.program("hyperparameters: equal numbers of other types, of one rule", lambda s: OwnRule(ByKind))
+def _(i: int, s: Run) -> None:
+    s.opt.lr = 1.0
+    s.W.update_rule.hyperparam.lr = KINDS[i]
+
+
+@ROWS.program("a rule's own setting becomes an equal number of another type", lambda s: OwnRule(ByKind))
+def _(i: int, s: Run) -> None:
+    s.opt.lr = 1.0
+    if i > 1:
+        s.W.update_rule.scale = KINDS[i]
+
+
+@ROWS.program("hyperparameters: a list that changes in place", lambda s: OwnRule(FromRates), "")
+def _(i: int, s: Run) -> None:
+    if i == 0:
+        s.opt.hyperparam.rates = [0.1, 0.2]
+    s.opt.hyperparam.rates[i >= FIRST] *= 0.5
 
 
 @ROWS.program("hyperparameters: those of the optimizer are replaced")

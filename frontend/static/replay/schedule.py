@@ -102,7 +102,7 @@ class Schedule:
         # Whether a call is nothing but its run: no states to read, no random numbers or arrays to look after.
         self.plain = self._identical and not (self._states or self._state or self._filled.targets or self._shown)
         self._one: Any = None
-        self.simple = recording.result if recording.result is VARIABLE else None
+        self.simple = recording.result is VARIABLE and graph.outputs[0] not in recording.leaves
 
     def _find_leaves(self, reads: Sequence[Value], viewed: frozenset[Value]) -> None:
         """Note which leaves and parameters are inputs, are read by gradients, or want them."""

@@ -56,7 +56,7 @@ class StaticCall(FunctionNode):
             return self._expanded_backward(grad_outputs, target_input_indexes)
         if self.reference is not None and arrays is self.arrays:
             self.reference.compare_gradients(self.label, self, gys, grads, results)
-        return tuple([None if (g := grads[i]) is None else output_variable(g, False) for i in target_input_indexes])
+        return tuple([None if (g := grads[i]) is None else output_variable(g, True) for i in target_input_indexes])
 
     def backward_from(self, y: Any) -> bool:
         """Do all of ``y.backward()`` when nothing but leaves lies behind this node; returns whether it did.

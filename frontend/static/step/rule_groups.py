@@ -14,9 +14,12 @@ from kusari.ir import SCALAR, Arg, Symbol
 from ...hyperparameter import Hyperparameter
 from ...link.walk import all_params
 from ...update_rule import UpdateRule
+from ..arrays.captured import owner
+from ..arrays.overlap import Spans, has_address
 from ..errors import NotCompilable, Stale, is_from_handler
+from ..guards.guard import same
 from ..source import Source
-from .stated import ReadHyperparameters, Stated, StatedHyperparameters, asked, state
+from .stated import ReadHyperparameters, Stated, StatedHyperparameters, asked, is_plain, state
 from .taken_over import Conditions, is_ours
 
 
@@ -74,6 +77,7 @@ class Group:
         self.plain = (type(rule).hyper_values is UpdateRule.hyper_values and is_ours(UpdateRule.hyper_values)
                       and "hyper_values" not in vars(rule) and is_ours(Hyperparameter.get_dict)
                       and type(rule.hyperparam) is type(self.parent) is Hyperparameter and self.parent.parent is None)
+        self.arrays = False  # whether there are arrays among the hyperparameters
         self.parent_values: dict[str, Any] | None = None
         # What has to stay as it is for the group to hold: (rule, its hooks before and after, as they were if there were
         # any, the parameter that has it).
@@ -89,7 +93,9 @@ class Group:
                 if value.ndim:
                     raise NotCompilable(f"the hyperparameter {name!r} is an array")
                 values[name] = value[()]
-                self.plain = False  # it may change in place
+                self.plain, self.arrays = False, True  # it may change in place
+            elif not is_plain(value):
+                raise NotCompilable(f"the hyperparameter {name!r} is a {type(value).__name__}, which may change")
         return values
 
     def _current(self) -> dict[str, Any]:
@@ -106,10 +112,25 @@ class Group:
         finally:
             self.rule.t -= 1
 
+    def unchanged(self) -> bool:
+        """Whether the hyperparameters are those of the last step, so that there is nothing to take over."""
+        values = self.parent_values
+        return self.plain and values is not None and same_entries(vars(self.parent), values)
+
+    def test_parent(self, source: Source) -> Iterator[str]:
+        """Return the lines of a function that returns False or raises where hyperparameters of a plain group differ."""
+        now, known = source.fresh("now"), source.fresh("known")
+        names = list(vars(self.parent))
+        same = " and ".join([f"len({now}) == {len(names)}", *[f"{now}[{n!r}] is {known}[{n!r}]" for n in names]])
+        equal = source.name(same_entries, "same_entries")
+        yield f"{now} = {source.name(self.parent, 'parent')}.__dict__"
+        yield f"{known} = {source.name(self, 'group')}.parent_values"
+        yield f"if not ({same} or {equal}({now}, {known})): return False"
+
     def advance(self) -> bool:
         """Take over the hyperparameters of this step; returns False when one changed that is a literal."""
         values = self.values
-        now = self.rule.hyper_values() if not self.read.hyper else self._current()
+        now = self.current() if self.arrays else self._current() if self.read.hyper else self.rule.hyper_values()
         fits = True
         for name in self.dynamic:
             value = values[name] = now.get(name)
@@ -162,7 +183,7 @@ class Group:
         if not isinstance(new, dict) or not new.keys() <= {"param", *states}:
             raise NotCompilable(f"{kind.__name__} states something else than the parameter and its states")
         for name, value in read.own.items():
-            if any((other := vars(check[0]).get(name)) is not value and other != value for check in self.checks):
+            if not all(same(vars(check[0]).get(name), value) for check in self.checks):
                 raise Stale(f"the rules of a group differ in {name!r}")
         self.read = read
         return new
@@ -181,7 +202,7 @@ class Group:
         """Return the lines of a function that returns False where parameters or their rules are no longer as they were.
         """
         own, clock, hyper = source.name(self.own, "own"), source.fresh("clock"), source.fresh("hyper")
-        differs = f"{hyper} != {own}"
+        differs = f"not {source.name(same_entries, 'same_entries')}({hyper}, {own})"
         if list(self.own) == ["_parent"]:  # as nearly always: two comparisons are faster than that of dictionaries
             differs = f"{hyper}['_parent'] is not {source.name(self.parent, 'parent')} or len({hyper}) != 1"
         kind = source.name(type(self.rule), "kind")
@@ -320,15 +341,39 @@ _FACTS = frozenset(("grad_expr", "__call__", "call_for_each_param", "needs_norm"
 _OWN = frozenset(("_state", "hyperparam", "_hooks", "t", "enabled", "_fp32_param", "_use_fp32_update"))
 
 
+def prepare(rule: Any, parameter: Any, dtype: Any) -> None:
+    """Make the state of a rule, if it has none; raise unless its arrays have this dtype."""
+    rule._prepare_state(updated_by(rule, parameter))
+    if not all([getattr(a, "dtype", None) == dtype for a in rule._state.values()]):
+        raise NotCompilable(f"the state of a {type(rule).__name__} has another dtype than its parameter")
+
+
+def share_memory(parameters: Sequence[Any], grads: Sequence[Any]) -> bool:
+    """Whether gradients may lie in the memory of parameters, of their states or of each other."""
+    changed = [a for p in parameters for a in (p._array, *(p.update_rule._state or {}).values()) if has_address(a)]
+    given = [g for g in grads if g is not None]
+    own = {id(a if a.base is None else owner(a)) for a in changed}
+    found = [id(a if a.base is None else owner(a)) for a in given]
+    if len({*found}) == len(found) and own.isdisjoint(found):
+        return False
+    return not Spans([*changed, *given]).disjoint
+
+
 def settings(rule: Any) -> dict[str, Any]:
     """The attributes of a rule besides counters, states and hyperparameters: its class's own settings."""
     return {k: v for k, v in vars(rule).items() if k not in _OWN}
 
 
 def same_entries(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    """Whether dictionaries are equal; arrays among the values are so only where they are the same."""
+    """Whether dictionaries are equal, numbers among the values of one type; arrays are so where they are the same."""
+    return a.keys() == b.keys() and all([x is b[name] or _alike(x, b[name]) for name, x in a.items()])
+
+
+def _alike(x: Any, y: Any) -> bool:
+    if is_plain(x):
+        return same(x, y)
     try:
-        return a == b
+        return type(x) is type(y) and bool(x == y)
     except ValueError:
         return False
 

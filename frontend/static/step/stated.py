@@ -142,7 +142,12 @@ def state(method: Callable[..., Any], of: Any, *args: Any, **kwargs: Any) -> Any
         raise NotCompilable(f"{type(of).__name__} states no expressions of symbols: {error}") from error
 
 
+def is_plain(value: Any) -> bool:
+    """Whether a value is a number, a text, a function or a tuple of such, which cannot change."""
+    return isinstance(value, _PLAIN) or isinstance(value, tuple) and all(isinstance(v, _PLAIN) for v in value)
+
+
 def _plain(who: str, name: str, value: Any) -> Any:
-    if isinstance(value, _PLAIN) or isinstance(value, tuple) and all(isinstance(v, _PLAIN) for v in value):
+    if is_plain(value):
         return value
     raise NotCompilable(f"{who} states its arithmetic by {name!r}, which may change")

@@ -415,8 +415,8 @@ def run_step(optimizer: Any, function: StaticFunction, first: tuple[Any, ...], a
     args = first + args
     cache = function.cache_of(args)
     recent = cache.step
-    names = tuple(sorted(kwargs)) if kwargs else ()
-    given = args + tuple([kwargs[name] for name in names]) if names else args
+    names = tuple(kwargs)
+    given = (*args, *kwargs.values()) if names else args
     try:
         if recent is not None and recent(optimizer, given, names):
             return True

@@ -35,9 +35,10 @@ from .rule_groups import (
     StatedHook,
     clocks,
     holding,
+    prepare,
     same_entries,
     settings,
-    updated_by,
+    share_memory,
     write_conditions,
 )
 from .taken_over import HOOKS, STEP, UPDATE, Conditions, Looks
@@ -128,7 +129,7 @@ class UpdateProgram:
                 and type(rule).update_core_cpu is not UpdateRule.update_core_cpu:
             raise NotCompilable(f"{type(rule).__name__} rounds its states to float16 before it uses them; "
                                 "with use_fp32_update() it does not")
-        rule._prepare_state(updated_by(rule, p))
+        prepare(rule, p, np.dtype(np.float32) if wide else dtype)
         for group in self.groups:
             g = group.rule
             if type(g) is type(rule) and group.dtype == dtype and group.wide == wide and g.t == rule.t \
@@ -190,7 +191,7 @@ class UpdateProgram:
         self._clocks(1)
         try:
             for group in self.groups:
-                if not (group.plain and vars(group.parent) == group.parent_values or group.advance()):
+                if not (group.unchanged() or group.advance()):
                     fits = False
                     self.varying = self.varying or bool(group.dynamic)
         except BaseException:
@@ -432,21 +433,19 @@ class CompiledUpdate:
     def __call__(self, grads: list[Any]) -> bool:
         """Update all parameters, given their gradients; returns False where it cannot, and then has done nothing."""
         program = self.program
+        if share_memory(program.members, grads):
+            return False
         try:
             fits = program.advance()
         except NotCompilable:
             self._outdated = True
             return False
         try:
-            arguments = self._arguments
-            if not fits or arguments is None:
-                arguments = self._compile()
+            arguments = self._compile() if not fits or self._arguments is None else self._arguments
             arrays = [] if program.changes_gradients else grads
             if len(program.members) < len(grads) and arrays:
                 arrays = [p.grad for p in program.members]
-            if program.varying or program.more:
-                arrays = program.hyper_arrays() + arrays
-            flags = arguments.run(arrays)
+            flags = arguments.run(program.hyper_arrays() + arrays)
         except (NotCompilable, Stale, ValueError):  # the last where small gradients are copied, of another shape now
             self._outdated = True
             program.retreat()

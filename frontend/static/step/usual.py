@@ -42,8 +42,7 @@ def usual_step(program: UpdateProgram, free: list[Any], inputs: Sequence[int],
                     f"{source.name(Scaled, 'Scaled')}.ever: return False")
         program.write_test(source)
         for group in program.groups:
-            source.line(f"if {source.name(group.parent, 'parent')}.__dict__ != "
-                        f"{source.name(group, 'group')}.parent_values: return False")
+            source.line(*group.test_parent(source))
         source.line(f"{arguments} = {frames}.pop()")
     source.line(f"except {NO_LONGER}: return False", "except IndexError: return False")
     write_clocks(source, program.optimizer, program.groups, "1")

@@ -24,7 +24,7 @@ from ..computed_numbers import ComputedNumber, numbers_in, settled
 from ..guards import guard as guards
 from ..guards.check import Checks, checks_of
 from ..guards.guard import ANY_VARIABLE, LARGEST_ARRAY_BYTES, MISSING, Entry, Guard
-from ..trees import has_arrays
+from ..trees import attributes_of, has_arrays, is_record
 from .effects import Additions, Effect, discard, store
 
 if TYPE_CHECKING:
@@ -131,10 +131,10 @@ class Observation:
         elif isinstance(x, (list, tuple)):
             for item in x:
                 self.argument(item)
-        elif (fields := getattr(kind, "__dataclass_fields__", None)) is not None and not issubclass(kind, type):
+        elif is_record(kind):
             self._arguments[id(x)] = x
-            for name in fields:
-                self.argument(getattr(x, name))
+            for item in attributes_of(x).values():
+                self.argument(item)
 
     @property
     def made(self) -> dict[int, Any]:

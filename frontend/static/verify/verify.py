@@ -98,7 +98,6 @@ class EagerCall:
         self.state = _State(_holders(args, recorded), changed, variables)
         self.sources = [np.array(b.array()) for b in recorded.bindings]
         given: list[Any] = []
-        kwargs = dict(sorted(kwargs.items()))  # as in signatures
         owner = args[:1] if args and owns_schedules(args[0]) else ()
         spec = flatten((args[len(owner):], kwargs), given)
         self.leaves = [x if isinstance(x, Parameter) or not isinstance(x, Variable)

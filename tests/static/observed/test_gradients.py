@@ -206,6 +206,10 @@ def called_on_its_result(m: Any, v: Any, y: Any) -> Any:
     m(m.h).backward()
 
 
+def grad_as_variables(m: Any, v: Any, y: Any) -> Any:
+    return kusari.grad([y], [v, m.l.W, m.m.b])
+
+
 def unchained_argument(m: Any, v: Any, y: Any) -> Any:
     v.unchain()
     y.backward()
@@ -239,7 +243,8 @@ AFTERWARDS = [
     grad_twice, second_order, second_order_of_stored, second_order_by_backward, third_order, retained, twice,
     accumulated, scaled_loss, with_a_gradient_set, stored_with_a_gradient_set, parameters_changed, arguments_changed,
     arguments_replaced, stored_changed, frozen, cleared_between, without_backprop, of_earlier_calls,
-    stored_of_an_earlier_call, called_again, called_on_its_result, unchained_argument, creators, ranks, walked,
+    stored_of_an_earlier_call, called_again, called_on_its_result, unchained_argument, grad_as_variables,
+    creators, ranks, walked,
 ]
 
 
@@ -320,6 +325,10 @@ def stored_and_cut(s: Any, v: Any) -> Any:
     return y
 
 
+def the_argument(s: Any, v: Any) -> Any:
+    return v
+
+
 def array_of(s: Any, v: Any) -> Any:
     return s.m(F.tanh(s.l(v)).array)
 
@@ -385,7 +394,7 @@ def max_with_ties(s: Any, v: Any) -> Any:
 INSIDE = [
     cut_inside, cut_backward_inside, stored_and_cut, array_of, wrapped_again, no_backprop_inside, forced_inside,
     penalty, backward_inside, requires_no_gradient, forgotten, retained_inside, gradient_of_an_argument,
-    a_parameter_scaled, one_parameter_twice, max_with_ties,
+    a_parameter_scaled, one_parameter_twice, max_with_ties, the_argument,
 ]
 
 

@@ -34,6 +34,12 @@ def any_arguments(decorate: Any) -> Any:
 
 
 @ROWS.replays
+def keywords_in_another_order(decorate: Any) -> Any:
+    static = decorate(lambda x, **more: (sum(i * F.tanh(v) for i, v in enumerate(more.values())), dict(more, x=x)))
+    return lambda i, x: static(x, a=x, b=x * 2) if i % 3 else static(x, b=x, a=x * 2)
+
+
+@ROWS.replays
 def a_function_that_calls_itself(decorate: Any) -> Any:
     @decorate
     def static(x: Any, depth: int) -> Any:

@@ -310,6 +310,10 @@ def test_objects(way: Any, name: str) -> None:
 # Values that are equal and yet others, one after the other.
 EQUAL: dict[str, tuple[list[Any], Callable[[Any, Any], Any]]] = {
     "zeros": ([0.0, -0.0], lambda v, x: x * float(np.copysign(1.0, v))),
+    "zeros of NumPy's": ([np.float32(0), np.float32(-0.0)], lambda v, x: x * float(np.copysign(1.0, v))),
+    "complex zeros": ([0j, -0.0 + 0j], lambda v, x: x * float(np.copysign(1.0, v.real))),
+    "nan of NumPy's": ([np.float32("nan"), np.float64("nan")], lambda v, x: x * v.itemsize),
+    "records": ([np.zeros(1, "i4,f8")[0], np.ones(1, "i4,f8")[0]], lambda v, x: x * float(v["f1"])),
     "zeros in a tuple": ([(0.0,), (-0.0,)], lambda v, x: x * float(np.copysign(1.0, v[0]))),
     "one and True": ([1, True], lambda v, x: x if v is True else x * 2),
     "one and True in a tuple": ([(1, 2), (True, 2)], lambda v, x: x if v[0] is True else x * 2),

@@ -273,7 +273,7 @@ def containers_changed_by_operators(decorate: Any) -> Any:
     return call
 
 
-@ROWS.falls_back("changes in every call")
+@ROWS.replays
 def objects_that_are_thrown_away(decorate: Any) -> Any:
     def body(s: Any, x: Any) -> Any:
         b = Batch(F.tanh(s.l(x)))

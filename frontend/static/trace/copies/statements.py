@@ -21,14 +21,20 @@ class Statements(Expressions):
 
     def function(self, node: Any) -> Any:
         """Return a function or lambda with its body rewritten."""
-        if isinstance(node, ast.Lambda):
-            return again(node, body=self.value(node.body))
-        body = self.body(node.body)
-        kwarg = node.args.kwarg
+        kwarg, new = node.args.kwarg, None
         if kwarg is not None:  # Python has made it for this call
-            documented = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
             here = where(kwarg)
-            body.insert(int(documented), ast.Expr(self.hook(kwarg, "new", ast.Name(kwarg.arg, LOAD, **here)), **here))
+            new = self.hook(kwarg, "new", ast.Name(kwarg.arg, LOAD, **here))
+        if isinstance(node, ast.Lambda):
+            value = self.value(node.body)
+            if new is not None:
+                here = where(node.body)
+                value = ast.Subscript(ast.Tuple([new, value], LOAD, **here), ast.Constant(1, **here), LOAD, **here)
+            return again(node, body=value)
+        body = self.body(node.body)
+        if new is not None:
+            documented = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
+            body.insert(int(documented), ast.Expr(new, **where(kwarg)))
         return again(node, body=body)
 
     def body(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:

@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import builtins
 import collections
+import dataclasses
 import functools
+import inspect
 import itertools
 import operator
 import random
@@ -418,6 +420,31 @@ def construct(k: Observer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
     return x
 
 
+def _fill_in(k: Observer, init: types.FunctionType, x: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Run the ``__init__`` that ``dataclass`` has generated, with what it calls of the user's."""
+    try:
+        given = inspect.signature(init).bind(x, *args, **kwargs).arguments
+    except TypeError:
+        init(x, *args, **kwargs)
+        raise
+    for name, field in type(x).__dataclass_fields__.items():
+        if field.init and field.default_factory is not dataclasses.MISSING and name not in given:
+            kwargs = {**kwargs, name: k.call(field.default_factory)}
+    behind: list[Any] = []
+    made = type("Fields", (), {"__post_init__": lambda _, *rest: behind.append(rest)})()
+    net = k.observation.tape.net
+    net.allow(init.__code__)
+    with net:
+        init(made, *args, **kwargs)
+    for name, value in vars(made).items():
+        if type(x).__dataclass_params__.frozen:
+            lookup.write_own(k, object.__setattr__, x, name, value)
+        else:
+            lookup.write(k, x, name, value)
+    for rest in behind:
+        k.call(k.attr(x, "__post_init__"), *rest)
+
+
 def generated(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a method that ``dataclass`` or ``namedtuple`` has generated; NotImplemented of any other function."""
     if not f.__code__.co_filename.startswith("<") or not args:
@@ -429,7 +456,8 @@ def generated(k: Observer, f: types.FunctionType, args: tuple[Any, ...], kwargs:
     if fields is None or name not in _OF_DATACLASSES:
         return NotImplemented
     if name == "__init__":
-        return f(*settled(args, "a dataclass"), **settled(kwargs, "a dataclass"))
+        _fill_in(k, f, x, settled(args[1:], "a dataclass"), settled(kwargs, "a dataclass"))
+        return None
     for y in args:
         if type(y) is type(x):
             for field in fields:

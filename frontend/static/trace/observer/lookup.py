@@ -406,7 +406,8 @@ def write_own(k: Observer, setter: Any, x: Any, name: str, value: Any) -> None:
     o, kind = k.observation, type(x)
     o.holds(value, functools.partial(_settle, x, name, value))
     deletes, what = value is MISSING, f"{kind.__name__}.{name}"
-    by: Any = (functools.partial(_delete, x, name), ()) if deletes else (setattr, (x, name))
+    stores = setter if setter is object.__setattr__ else setattr  # the former for a frozen object's slots
+    by: Any = (functools.partial(_delete, x, name), ()) if deletes else (stores, (x, name))
     if isinstance(x, threading.local):
         _native(x, name, value)
         o.stored(x, name, value, what, None, by)
@@ -421,7 +422,10 @@ def write_own(k: Observer, setter: Any, x: Any, name: str, value: Any) -> None:
             k.call(setter, found, x, *(() if deletes else (value,)))
             return
         value = settled(value, name)
-        _native(x, name, value)
+        if deletes:
+            delattr(x, name)
+        else:
+            stores(x, name, value)
         o.stored(x, name, value, what, None, by)
         return
     entries = entries_in(x)
