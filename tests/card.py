@@ -68,15 +68,16 @@ class Card:
         self._context = cl.Context([device])
         self._queue = cl.CommandQueue(self._context)
         self._kernels: dict[tuple[str, str], Any] = {}
+        self.optimizes = False  # where kernels run for longer than it takes
 
-    def built(self, text: str, symbol: str, *options: str) -> Any:
+    def built(self, text: str, symbol: str) -> Any:
         """The OpenCL kernel of a text; what its compiler says is part of the error."""
         if (text, symbol) not in self._kernels:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that the compiler has said something at all
                 program = self.cl.Program(self._context, self._head + opencl_source(text))
                 try:
-                    program.build([*self._options, *options])
+                    program.build([*self._options, *([] if self.optimizes else ["-cl-opt-disable"])])
                 except self.cl.RuntimeError as error:
                     raise AssertionError(f"{error}\n{text}") from error
                 self._kernels[text, symbol] = self.cl.Kernel(program, symbol)

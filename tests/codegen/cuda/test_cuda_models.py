@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from card import examples, run_program
+from card import examples, run_program, the_card
 from graphs import arrays_for as random_arrays
 from graphs import graphs
 from hypothesis import given, settings
@@ -143,6 +143,7 @@ SIZES: dict[str, tuple[dict[str, Any], int, int]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SIZES)
 def test_whole_steps_of_larger_models(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(the_card(), "optimizes", True)
     sizes, launches, kernels = SIZES[name]
     made = plans_of(name, "whole", monkeypatch, **sizes)[-1]  # the last one has room for scratch, too
     program = generate(made, TARGETS["avx2"], "cuda")
