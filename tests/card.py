@@ -30,7 +30,8 @@ def examples() -> int:
 
 _OPERANDS = {"atan2": 2, "pow": 2, "fmod": 2, "copysign": 2, "fma": 3}  # of functions with more than one
 _CALLS = "".join([f"{kind} BUILTIN {name}({', '.join([kind] * _OPERANDS.get(name, 1))});\n"
-                  for name in FUNCTIONS for kind in ("float", "double")])
+                  for name in FUNCTIONS for kind in ("float", "double")]
+                 + [f"int BUILTIN {name}({kind});\n" for name in ("isinf", "isfinite") for kind in ("float", "double")])
 #: All of OpenCL that texts use. Clang's header declares all there is, which pocl reads anew for each kernel: 18,000
 #: lines, in several times the time that most kernels take.
 DECLARATIONS = f"""\
