@@ -19,7 +19,7 @@ help:
 	@echo "make gpu        test and measure a graphics card, in nine minutes, with the Python of PYTHON=; writes benchmarks/gpu.md"
 	@echo "make test       lint, types, documentation and the whole test suite"
 	@echo "make test-fast  the test suite without the slow tests"
-	@echo "make test-sweep  every function on the stand-in for a graphics card"
+	@echo "make test-sweep  what the tests have a sample of: functions on the stand-in for a graphics card, random programs"
 	@echo "make lint       ruff"
 	@echo "make types      basedpyright"
 	@echo "make docs       the documentation as a site, in site/; warnings are errors"
@@ -59,9 +59,9 @@ gpu:
 test: lint types docs
 	$(PYTEST) tests
 
-# What each kind of row and model has a sample of in `make test`, on the stand-in for a graphics card.
+# What `make test` has a sample of: rows and models on the stand-in for a graphics card, random programs, many ranks.
 test-sweep: $(VENV)/ready-dev-$(KEY)
-	$(PYTEST) -m sweep tests/cards
+	$(PYTEST) -m sweep tests
 
 # To make assertions explain themselves takes longer than to collect all tests: only those that fail do. Kernels are
 # kept for the next run, under digests of the code that makes them.

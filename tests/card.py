@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from kusari.codegen.cuda.text.dialect import OPENCL_OPTIONS, opencl_source
+from kusari.codegen.cuda.text.library import FUNCTIONS
 from kusari.ir import DRAWS, GATHERS_AND_SCATTERS, Arena, Instruction, Kernel, Plan, Program, Value
 
 
@@ -27,23 +28,57 @@ def examples() -> int:
     return max(3, settings.default.max_examples // 4)
 
 
+_OPERANDS = {"atan2": 2, "pow": 2, "fmod": 2, "copysign": 2, "fma": 3}  # of functions with more than one
+_CALLS = "".join([f"{kind} BUILTIN {name}({', '.join([kind] * _OPERANDS.get(name, 1))});\n"
+                  for name in FUNCTIONS for kind in ("float", "double")]
+                 + [f"int BUILTIN {name}({kind});\n" for name in ("isinf", "isfinite") for kind in ("float", "double")])
+#: All of OpenCL that texts use. Clang's header declares all there is, which pocl reads anew for each kernel: 18,000
+#: lines, in several times the time that most kernels take.
+DECLARATIONS = f"""\
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+typedef unsigned char uchar;
+typedef unsigned short ushort;
+typedef unsigned int uint;
+typedef unsigned long ulong;
+typedef __SIZE_TYPE__ size_t;
+#define as_float(x) __builtin_astype((x), float)
+#define as_double(x) __builtin_astype((x), double)
+#define as_uint(x) __builtin_astype((x), uint)
+#define CLK_LOCAL_MEM_FENCE 1
+#define CLK_GLOBAL_MEM_FENCE 2
+#define BUILTIN __attribute__((overloadable, const))
+size_t BUILTIN get_local_id(uint);
+size_t BUILTIN get_group_id(uint);
+size_t BUILTIN get_num_groups(uint);
+void __attribute__((overloadable, convergent)) barrier(uint);
+float __attribute__((overloadable, pure)) vload_half(size_t, const half *);
+void __attribute__((overloadable)) vstore_half_rte(float, size_t, half *);
+void __attribute__((overloadable)) vstore_half_rte(double, size_t, half *);
+{_CALLS}"""
+
+
 class Card:
     """An OpenCL device that shares the memory of this process."""
 
     def __init__(self, cl: Any, device: Any) -> None:
         self.cl = cl
+        self._head, self._options = "", list(OPENCL_OPTIONS)
+        if "pocl" in device.platform.version.lower():
+            self._head = DECLARATIONS
+            self._options.append("-D_OPENCL_H_")  # clang's header has been read
         self._context = cl.Context([device])
         self._queue = cl.CommandQueue(self._context)
         self._kernels: dict[tuple[str, str], Any] = {}
+        self.optimizes = False  # where kernels run for longer than it takes
 
-    def built(self, text: str, symbol: str, *options: str) -> Any:
+    def built(self, text: str, symbol: str) -> Any:
         """The OpenCL kernel of a text; what its compiler says is part of the error."""
         if (text, symbol) not in self._kernels:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that the compiler has said something at all
-                program = self.cl.Program(self._context, opencl_source(text))
+                program = self.cl.Program(self._context, self._head + opencl_source(text))
                 try:
-                    program.build([*OPENCL_OPTIONS, *options])
+                    program.build([*self._options, *([] if self.optimizes else ["-cl-opt-disable"])])
                 except self.cl.RuntimeError as error:
                     raise AssertionError(f"{error}\n{text}") from error
                 self._kernels[text, symbol] = self.cl.Kernel(program, symbol)

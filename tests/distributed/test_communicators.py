@@ -6,6 +6,7 @@ import pytest
 
 
 @ranks.needs_mpi
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ranks.names("checks_communicators"))
 def test_two_ranks(name: str) -> None:
     ranks.require(("checks_communicators",), name)

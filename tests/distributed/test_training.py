@@ -23,7 +23,7 @@ def test_two_ranks(module: str, name: str) -> None:
 
 @ranks.needs_mpi
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [3, 16])
+@pytest.mark.parametrize("size", [3, 8, pytest.param(16, marks=pytest.mark.sweep)])
 def test_more_ranks(size: int) -> None:
     for module in MODULES:
         for name in ranks.names(module):

@@ -21,9 +21,9 @@ LOADERS: list[Loader] = []  # the pool's own code is theirs, too
 TOLERANCE = {"rtol": 2e-4, "atol": 2e-5}
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def loader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Loader]:
-    """A loader with an empty cache."""
+    """A loader with an empty cache, for tests that count what is compiled."""
     own = Loader(ObjectCache(tmp_path))
     LOADERS.append(own)
     monkeypatch.setattr(loading, "_default", own)
@@ -156,13 +156,11 @@ def step(model: Any, arguments: tuple[Any, ...], whole: bool, static: bool) -> N
             model.optimizer.update()
 
 
-def train(model: Callable[[], Any], extents: list[int], whole: bool) -> list[int]:
-    """Train on each extent a few times, compare with define-by-run, and return the kernels that each compiled."""
-    report, compiled = loading.default_loader().report, []
+def train(model: Callable[[], Any], extents: list[int], whole: bool) -> None:
+    """Train on each extent a few times, and compare with define-by-run."""
     np.random.seed(0)
     ours, reference = pair(model)
     for n in extents:
-        before = report.compiled
         given = ours.arguments(n)
         for _ in range(3):
             step(ours, given, whole, True)
@@ -170,8 +168,6 @@ def train(model: Callable[[], Any], extents: list[int], whole: bool) -> list[int
             for (name, p), (_, q) in zip(sorted(ours.namedparams()), sorted(reference.namedparams()), strict=True):
                 np.testing.assert_allclose(p.array, q.array, err_msg=f"{name} at {n}", **TOLERANCE)
                 np.testing.assert_allclose(p.grad, q.grad, err_msg=f"gradient of {name} at {n}", **TOLERANCE)
-        compiled.append(report.compiled - before)
-    return compiled
 
 
 # 0 and 1 broadcast, 5 is the number of classes, 16 and 48 are widths of layers, 3 is a batch.
@@ -189,6 +185,7 @@ def test_extents_that_hazards_have(model: Callable[[], Any], whole: bool) -> Non
 MANY = [(Perceptron, 60, 66, 3), (Pictures, 30, 158, 22), (Block, 60, 170, 18), (Words, 60, 144, 26)]
 
 
+@pytest.mark.usefixtures("loader")
 @pytest.mark.slow
 @pytest.mark.parametrize("model, count, most, late", MANY)
 def test_many_extents_have_few_kernels(model: Callable[[], Any], count: int, most: int, late: int) -> None:
@@ -216,6 +213,7 @@ def test_two_extents_have_kernels_of_their_own(loader: Loader) -> None:
     assert "any extents" in str(model.loss.explain())
 
 
+@pytest.mark.usefixtures("loader")
 def test_an_extent_that_comes_often_gets_kernels_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(families, "SHARED_CALLS", 3)
     for whole in (True, False):
@@ -233,6 +231,7 @@ def test_an_extent_that_comes_often_gets_kernels_of_its_own(monkeypatch: pytest.
         np.testing.assert_allclose(ours.a.W.array, reference.a.W.array, **TOLERANCE)
 
 
+@pytest.mark.usefixtures("loader")
 def test_more_signatures_are_traced_at_once_where_kernels_are_there() -> None:
     np.random.seed(0)
     model, _ = pair(Perceptron)

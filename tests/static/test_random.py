@@ -18,6 +18,7 @@ class Kind(NamedTuple):
         verdict: The verdict that most must have.
         most: The share that must have it.
         few: The number of seeds that are always looked at.
+        some: The number of seeds up to which ``make test`` begins blocks; ``make test-sweep`` has the others.
         many: The number of seeds that there are.
         block: The number of seeds of one slow test.
     """
@@ -26,12 +27,13 @@ class Kind(NamedTuple):
     verdict: str
     most: float
     few: int
+    some: int
     many: int
     block: int
 
 
-KINDS = {"chains": Kind(chains.check, "same", 0.9, 4, int(os.environ.get("RANDOM_CHAINS", "1000")), 40),
-         "programs": Kind(programs.check, "replays", 0.5, 10, int(os.environ.get("RANDOM_PROGRAMS", "300")), 30)}
+KINDS = {"chains": Kind(chains.check, "same", 0.9, 4, 250, int(os.environ.get("RANDOM_CHAINS", "1000")), 40),
+         "programs": Kind(programs.check, "replays", 0.5, 10, 150, int(os.environ.get("RANDOM_PROGRAMS", "300")), 30)}
 
 
 def _check(kind: Kind, first: int, last: int) -> None:
@@ -46,7 +48,8 @@ def test_a_few(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "first"), [
-    (name, first) for name, kind in KINDS.items() for first in range(kind.few, kind.many, kind.block)])
+    pytest.param(name, first, marks=[pytest.mark.sweep] * (first >= kind.some))
+    for name, kind in KINDS.items() for first in range(kind.few, kind.many, kind.block)])
 def test_many(name: str, first: int) -> None:
     kind = KINDS[name]
     _check(kind, first, min(first + kind.block, kind.many))

@@ -76,7 +76,7 @@ def test_an_error_of_an_example_is_raised_and_frees_its_slot() -> None:
 
 
 ENDLESS = """
-import os, sys, time
+import os, signal
 import numpy as np
 from kusari.iterators import MultiprocessIterator
 
@@ -87,6 +87,7 @@ class Data:
         return np.full(10000, os.getpid())
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored above, as under nohup
     own = MultiprocessIterator(Data(), 4, n_processes=2)
     own.next()
     own.next()
