@@ -6,33 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate, repeat
 
 from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Emitter, Index
+from ..squares import sources, targets
 from .algebra import Matrix, Transform
 from .phases import transformed
-
-
-def _sources(first: Array, count: int, step: Index, group: int = 4) -> list[Array]:
-    """``count`` places to read that lie ``step`` elements apart.
-
-    Within a ``group`` they are its first place and a multiple, which processors add when they load.
-    """
-    starts = _targets(first, -(-count // group), step * group)
-    return [starts[k // group].at(step * (k % group)) for k in range(count)]
-
-
-def _targets(first: Array, count: int, step: Index) -> list[Array]:
-    """``count`` places to write that lie ``step`` elements apart, each a sum: stores of one address are quicker."""
-    return list(accumulate(repeat(step, count - 1), Array.at, initial=first))
 
 
 def _store(phases: list[list[tuple[int, str]]], place: Array, plane: Index, step: Index) -> None:
     """Write a transformed tile, each point to its plane, with ``step`` elements between phases."""
     for number, points in enumerate(phases):  # sums for each: so many could not stay in registers
-        places = _targets(place.at(step * number), 1 + max(k for k, _ in points), plane)
+        places = targets(place.at(step * number), 1 + max(k for k, _ in points), plane)
         for k, x in points:
             places[k].store(x)
 
@@ -49,7 +35,7 @@ def tiles_function(target: Target, matrix: Matrix, lanes: int, step: int, phased
     window, to = (Array(em, "float", lanes, p) for p in ("%from", "%to"))
     size = 2 * len(matrix[0]) - 1 if phased else len(matrix[0])
     for x in em.each(0, count):
-        lines = _sources(window.at(x * (step * lanes)), size, row)
+        lines = sources(window.at(x * (step * lanes)), size, row)
         grid = [[line.load(j * lanes) for j in range(size)] for line in lines]
         _store(transformed(em, matrix, lanes, grid, phased), to.at(x * stride), plane, block)
     return em.finished()
@@ -74,7 +60,7 @@ def pixels_function(target: Target, lanes: int, side: int, short: int | None) ->
     width, size = em.numbers
     for i in em.each(0, width, side) if short is None else (0,):
         x = em.min(i, width - side) if short is None else 0
-        turn(_sources(image.at(x), lanes, size), place.at(x * lanes), lanes, side, short)
+        turn(sources(image.at(x), lanes, size), place.at(x * lanes), lanes, side, short)
     return em.finished()
 
 
@@ -91,7 +77,7 @@ def taps_function(target: Target, matrix: Matrix, lanes: int, reverse: bool, pha
     weights, to = (Array(em, "float", lanes, p) for p in ("%from", "%to"))
     for c in em.each(0, count):
         base = weights.at(c * following)
-        starts = _sources(base, lanes, apart) if whole else [base.at(em.min(q, last[0]) * apart) for q in range(lanes)]
+        starts = sources(base, lanes, apart) if whole else [base.at(em.min(q, last[0]) * apart) for q in range(lanes)]
         taps: list[str] = []  # vectors of a tap of each filter
         while len(taps) < 9:
             at = len(taps)
@@ -118,9 +104,9 @@ def outputs_function(target: Target, matrix: Matrix, lanes: int) -> Emitter:
     sums, place = (Array(em, "float", lanes, p) for p in ("%from", "%to"))
     size, tile = len(matrix[0]), len(matrix)
     for x in em.each(0, count):
-        points = [p.load() for p in _sources(sums.at(x * stride), size * size, plane, size)]
+        points = [p.load() for p in sources(sums.at(x * stride), size * size, plane, size)]
         grid = Transform(em, matrix, lanes).both([points[i:i + size] for i in range(0, size * size, size)])
-        for line, values in zip(_targets(place.at(x * (tile * lanes)), tile, row), grid, strict=True):
+        for line, values in zip(targets(place.at(x * (tile * lanes)), tile, row), grid, strict=True):
             for j, value in enumerate(values):
                 line.store(value, j * lanes)
     return em.finished()
