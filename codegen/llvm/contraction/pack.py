@@ -2,9 +2,9 @@
 from __future__ import annotations
 
 from ..text.array import Array
+from ..text.squares import squares_function
 from ..text.tiles import each_tile
 from .operand import Matrices
-from .squares import squares_function
 
 
 def pack(work: Matrices, source: Array, panel: Array, depth: int, breadth: int, stride: int) -> None:
@@ -25,7 +25,7 @@ def pack(work: Matrices, source: Array, panel: Array, depth: int, breadth: int, 
     for j, columns in each_tile(em, breadth, width, last=any_size):
         if lines == width > 1 == work.b_k and not any_size:
             em.call(squares_function(em.target, source.element, width, columns), source.at(j * work.b_column),
-                    panel.at(j), depth, work.b_column, stride)
+                    panel.at(j), depth, work.b_column, stride, 1, stride)
             continue
         for i in em.each(0, depth, width):
             p = em.min(i, depth - lines)

@@ -16,12 +16,12 @@ from kusari.ir.costs import CLASH_CYCLES, LANE_CYCLES, PAGE_BYTES, TURN_CYCLES
 from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Index
+from ...text.squares import squares_function
 from ...text.tiles import Tiles, count_tiles, each_tile, even_tiles, full_tiles, tiles_in
 from ..cycles import read_cycles, step_cycles
 from ..epilogue import Epilogue, Finisher
 from ..operand import Matrices
 from ..pack import pack
-from ..squares import squares_function
 from ..tile import Factors, Tile
 from ..writer import ProductWriter
 from .dot import dot_cycles, dot_tile, lane_sums, room_for_sums
@@ -212,7 +212,7 @@ class Stream(ProductWriter[Layout]):
             row = em.min(row, work.m - width) if again and work.m % width else row
             if self.turning:
                 em.call(squares_function(em.target, self.element, width, width), self.buffer.at(row), self.turned,
-                        width, self.plan.stride, width)
+                        width, self.plan.stride, width, 1, width)
             if self.turning and self.finisher.heavy:
                 self.finisher.stored(epilogue, self.turned, row, rows, column, breadth)
                 continue

@@ -10,7 +10,7 @@ from functools import lru_cache
 from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Emitter, Index
-from ..squares import sources, targets
+from ...text.squares import sources, targets
 from .algebra import Matrix, Transform
 from .phases import transformed
 

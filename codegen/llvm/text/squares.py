@@ -5,8 +5,8 @@ from functools import lru_cache
 from itertools import accumulate, repeat
 
 from ...target import Target
-from ..text.array import Array
-from ..text.emitter import Emitter, Index
+from .array import Array
+from .emitter import Emitter, Index
 
 
 def sources(first: Array, count: int, step: Index, group: int = 4) -> list[Array]:
@@ -25,18 +25,19 @@ def targets(first: Array, count: int, step: Index) -> list[Array]:
 
 @lru_cache(maxsize=64)
 def squares_function(target: Target, element: str, width: int, lines: int) -> Emitter:
-    """A function that turns ``lines`` lines of ``%depth`` elements, ``%line`` apart, to ``width`` columns of a panel.
+    """A function that transposes squares of ``width`` elements of ``lines`` lines; others are zeros.
 
-    Of that ``%stride`` elements are a row. Columns without a line are zeros. The last square of ``width`` elements of a
-    line, as many as there are at least, may overlap the one before.
+    Lines lie ``%line`` elements apart, columns ``%column``. The next element is ``%from_step`` further, and that of the
+    columns ``%to_step``; there are ``%count``, at least ``width``. The last square may overlap the one before.
     """
-    em = Emitter(f"squares{lines}", target, ["ptr %from", "ptr %to", "i64 %depth", "i64 %line", "i64 %stride"])
-    source, panel = (Array(em, element, width, p) for p in ("%from", "%to"))
-    depth, line, stride = em.numbers
-    for i in em.each(0, depth, width):
-        p = em.min(i, depth - width)
-        rows = [place.load() for place in sources(source.at(p), lines, line)]
+    em = Emitter(f"squares{lines}", target, ["ptr %from", "ptr %to", "i64 %count", "i64 %line", "i64 %column",
+                                             "i64 %from_step", "i64 %to_step"])
+    source, to = (Array(em, element, width, p) for p in ("%from", "%to"))
+    count, line, column, from_step, to_step = em.numbers
+    for i in em.each(0, count, width):
+        p = em.min(i, count - width)
+        rows = [place.load() for place in sources(source.at(p * from_step), lines, line)]
         turned = em.transpose(element, rows + ["zeroinitializer"] * (width - lines))
-        for x, place in zip(turned, targets(panel.at(p * stride), width, stride), strict=True):
+        for x, place in zip(turned, targets(to.at(p * to_step), width, column), strict=True):
             place.store(x)
     return em.finished()
