@@ -213,6 +213,7 @@ class Slow:
         return i
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork")  # Python's, where tests run side by side
 def test_slow_data_only_warn():
     iterator = iterators.MultiprocessIterator(Slow(), 2, shuffle=False, n_processes=1, dataset_timeout=0.01)
     with pytest.warns(iterators.MultiprocessIterator.TimeoutWarning, match="0.01 s"):

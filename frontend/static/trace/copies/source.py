@@ -51,9 +51,12 @@ class Found:
     imported: Set[str]
 
 
-def _of_the_command_line(filename: str, module_globals: dict[str, Any] | None) -> list[str]:
-    """Return the program that ``python -c`` was given; nothing for any other code."""
-    if filename != "<string>" or (module_globals or {}).get("__name__") != "__main__" or "-c" not in sys.orig_argv:
+def _of_the_command_line(module_globals: dict[str, Any] | None) -> list[str]:
+    """Return the program that ``python -c`` was given; nothing for any other code.
+
+    From Python 3.13 on ``linecache`` takes that for the source of all code that was compiled from strings.
+    """
+    if (module_globals or {}).get("__name__") != "__main__" or "-c" not in sys.orig_argv:
         return []
     return "".join(sys.orig_argv[sys.orig_argv.index("-c") + 1:][:1]).splitlines(keepends=True)
 
@@ -63,7 +66,8 @@ def syntax(code: CodeType, module_globals: dict[str, Any] | None = None) -> Foun
     filename = code.co_filename
     if filename.startswith("<frozen ") and module_globals is not None:
         filename = module_globals.get("__file__") or filename
-    lines = linecache.getlines(filename, module_globals) or _of_the_command_line(filename, module_globals)
+    lines = (_of_the_command_line(module_globals) if filename == "<string>" else
+             linecache.getlines(filename, module_globals))
     if not lines:
         raise NoSource(f"its source is not at hand ({code.co_filename})")
     alone = _alone_in(lines, code, module_globals or {})
@@ -103,7 +107,8 @@ def _alone_in(lines: list[str], code: CodeType, module_globals: dict[str, Any]) 
             tree = ast.parse("".join(["if True:\n", *own] if is_indented else own))
     except (SyntaxError, ValueError, RecursionError):
         return None
-    node: Any = tree.body[0].body[0] if is_indented else tree.body[0]  # type: ignore[attr-defined]
+    found: list[Any] = tree.body[0].body if is_indented else tree.body  # type: ignore[attr-defined]
+    node = found[0] if found else None  # of a file that has become shorter
     if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return None
     ast.increment_lineno(node, first - 1 - is_indented)
