@@ -1,4 +1,4 @@
-"""Indices in texts: Python computes with those that are known, instructions with the others."""
+"""Indices in texts: Python computes with known ones, instructions with the others."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

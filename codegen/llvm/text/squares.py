@@ -19,7 +19,7 @@ def sources(first: Array, count: int, step: Index, group: int = 4) -> list[Array
 
 
 def targets(first: Array, count: int, step: Index) -> list[Array]:
-    """``count`` places to write that lie ``step`` elements apart, each a sum: stores of one address are quicker."""
+    """``count`` places to write that lie ``step`` elements apart, each a sum: stores at one address take less time."""
     return list(accumulate(repeat(step, count - 1), Array.at, initial=first))
 
 
