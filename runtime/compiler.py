@@ -95,7 +95,7 @@ def compile_llvm(kernel: Kernel, unique: str, opt: int = 0, vectorize: bool = Fa
 
 
 def _part(name: str, text: str, opt: int, vectorize: bool) -> bytes:
-    """The object code of a part of texts, which is compiled once: whoever comes meanwhile waits."""
+    """The object code of a part of texts, which is compiled once: another thread that needs it waits."""
     key, mine = (name, opt, vectorize), Future[bytes]()
     with _parts_lock:
         found = _parts.setdefault(key, mine)
