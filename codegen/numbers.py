@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from kusari.ir import Facts, Instruction, Kernel
+from kusari.ir import Facts, Instruction, Kernel, parts_of, with_parts
 
 MOST_NUMBER_OPERANDS = 64  # of one kernel, each a load per launch
 
@@ -62,8 +62,12 @@ class Lifted(NamedTuple):
 
 
 def lift(kernel: Kernel) -> Lifted:
-    """Return the text of an LLVM kernel, whose name and comments take no part, without its numbers."""
-    text = re.sub(rf"@{re.escape(kernel.symbol)}\b", "@any", kernel.text)
+    """Return the text of an LLVM kernel, whose name and comments take no part, without its numbers.
+
+    Modules of functions that other kernels have, too, keep theirs.
+    """
+    text, parts = parts_of(kernel.text)
+    text = re.sub(rf"@{re.escape(kernel.symbol)}\b", "@any", text)
     text = re.sub(r"(?m)^;.*\n", "", text)
     pieces: list[str] = []
     kinds: list[Kind] = []
@@ -85,7 +89,7 @@ def lift(kernel: Kernel) -> Lifted:
                 at = start + found.end()
                 kinds.append(number[0])
                 numbers.append(number[1])
-    return Lifted((*pieces, text[at:]), tuple(kinds), tuple(numbers))
+    return Lifted((*pieces, with_parts(text[at:], parts)), tuple(kinds), tuple(numbers))
 
 
 _WIDTH = re.compile(r"<(\d+) x ")

@@ -46,6 +46,8 @@ from .program import Facts as Facts
 from .program import Instruction as Instruction
 from .program import Kernel as Kernel
 from .program import Program as Program
+from .program import parts_of as parts_of
+from .program import with_parts as with_parts
 from .scalar import CASTS as CASTS
 from .scalar import SCALARS as SCALARS
 from .scalar import cast_name as cast_name

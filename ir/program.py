@@ -1,7 +1,7 @@
 """The result of code generation: kernels, and a table of instructions that launch them."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,6 +16,22 @@ NO_INDEX = -(1 << 31)  # out of bounds also from the end: in the place of what m
 DRAWS = frozenset(("random",))
 
 Language = Literal["llvm", "numba", "cuda"]
+
+_PART = "\n=== "  # between modules of LLVM IR, before the name of the function that the next one defines
+
+
+def with_parts(text: str, parts: Mapping[str, str]) -> str:
+    """Return a text of LLVM IR with those of ``parts``, by name: functions it calls that other texts may have, too.
+
+    Each is a module that is compiled once. Equal names must mean equal texts.
+    """
+    return text + "".join([f"{_PART}{name}\n{part}" for name, part in parts.items()])
+
+
+def parts_of(text: str) -> tuple[str, dict[str, str]]:
+    """Return the first module of a text, and its other ones by name."""
+    first, *others = text.split(_PART)
+    return first, {name: part for name, _, part in [other.partition("\n") for other in others]}
 
 
 @dataclass(frozen=True)

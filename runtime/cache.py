@@ -18,7 +18,7 @@ from pathlib import Path
 
 from kusari.ir import Facts
 
-MAGIC = b"kusari-object-3\n"
+MAGIC = b"kusari-object-4\n"
 PRUNE_WRITES = 512  # from one look at the directory's size to the next, on average
 DEFAULT_LIMIT_BYTES = 512 << 20
 _log = logging.getLogger("kusari.cache")
@@ -29,13 +29,15 @@ _said: list[object] = []
 class Entry:
     """The object code of one kernel and its facts.
 
-    ``symbol`` is the code's entry point, ``needs`` the names it takes from the process.
+    ``symbol`` is the code's entry point, ``needs`` the names it takes from the process. ``parts`` are objects that
+    other kernels have as well, by the name of the function that each defines.
     """
 
     symbol: str
     code: bytes
     facts: Facts
     needs: tuple[str, ...] = ()
+    parts: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
 
 
 def default_directory(environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -58,8 +60,10 @@ def default_directory(environ: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def _pack(key: str, entry: Entry) -> bytes:
-    head = json.dumps({"symbol": entry.symbol, "needs": entry.needs, "facts": asdict(entry.facts)}).encode()
-    body = len(head).to_bytes(4, "little") + head + entry.code
+    about = {"symbol": entry.symbol, "needs": entry.needs, "facts": asdict(entry.facts),
+             "parts": {name: len(code) for name, code in entry.parts.items()}}
+    head = json.dumps(about).encode()
+    body = b"".join([len(head).to_bytes(4, "little"), head, *entry.parts.values(), entry.code])
     return MAGIC + _checksum(key, body) + body
 
 
@@ -77,7 +81,11 @@ def _unpack(key: str, data: bytes) -> Entry | None:
         return None
     size = int.from_bytes(body[:4], "little")
     head = json.loads(bytes(body[4:4 + size]))
-    return Entry(head["symbol"], bytes(body[4 + size:]), Facts(**head["facts"]), tuple(head["needs"]))
+    at, parts = 4 + size, dict[str, bytes]()
+    for name, length in head["parts"].items():
+        parts[name] = bytes(body[at:at + length])
+        at += length
+    return Entry(head["symbol"], bytes(body[at:]), Facts(**head["facts"]), tuple(head["needs"]), parts)
 
 
 @dataclass

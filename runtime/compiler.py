@@ -8,10 +8,12 @@ import linecache
 import re
 import threading
 from collections.abc import Callable, Generator
+from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
-from kusari.ir import Facts, Kernel
+from kusari.ir import Facts, Kernel, parts_of
 
 from .cache import Entry
 from .target import host, initialize, llvm
@@ -85,8 +87,41 @@ def _module(parse: Any, source: Any, kernel: Kernel) -> Generator[Any, None, Non
 
 def compile_llvm(kernel: Kernel, unique: str, opt: int = 0, vectorize: bool = False) -> Entry:
     """Compile LLVM IR text; the code's entry point is called ``unique``. Raises ``LoadError``."""
-    with _module(llvm.parse_assembly, kernel.text, kernel) as module:
-        return _emit(module, kernel.symbol, unique, opt, vectorize, kernel.facts, _level(kernel.text))
+    text, parts = parts_of(kernel.text)
+    with _module(llvm.parse_assembly, text, kernel) as module:
+        entry = _emit(module, kernel.symbol, unique, opt, vectorize, kernel.facts, _level(text))
+    codes = {name: _part(name, part, opt, vectorize) for name, part in parts.items()}
+    return replace(entry, needs=tuple([n for n in entry.needs if n not in codes]), parts=codes)
+
+
+def _part(name: str, text: str, opt: int, vectorize: bool) -> bytes:
+    """The object code of a part of texts, which is compiled once: another thread that needs it waits."""
+    key, mine = (name, opt, vectorize), Future[bytes]()
+    with _parts_lock:
+        found = _parts.setdefault(key, mine)
+    if found is not mine:
+        return found.result()
+    try:
+        with _module(llvm.parse_assembly, text, Kernel("llvm", name, text)) as module:
+            code = _emit(module, name, name, opt, vectorize, Facts(name)).code
+    except BaseException as error:
+        del _parts[key]
+        mine.set_exception(error)
+        raise
+    mine.set_result(code)
+    return code
+
+
+_parts: dict[tuple[str, int, bool], Future[bytes]] = {}
+_parts_lock = threading.Lock()
+
+
+def after_fork() -> None:
+    """In the child of a fork, forget the parts that threads of the parent were at."""
+    global _parts_lock
+    _parts_lock = threading.Lock()
+    for key in [key for key, part in _parts.items() if not part.done()]:
+        del _parts[key]
 
 
 def compile_numba(kernel: Kernel, unique: str) -> Entry:

@@ -110,6 +110,7 @@ class Image:
             self._symbols.update((name, self.base + each.placed[section][3] + value)
                                  for name, binding, section, value in each.symbols
                                  if binding and section in each.placed)
+        for each, _ in read:
             self._relocate(each, symbol_address)
         if _libc().mprotect(ctypes.c_void_p(self.base), ctypes.c_size_t(fixed), mmap.PROT_READ | mmap.PROT_EXEC):
             raise Unlinkable("the system does not let this memory be run")
@@ -140,6 +141,8 @@ class Image:
             name, binding, home, value = each.symbols[symbol]
             if home in each.placed:
                 target = base + each.placed[home][3] + value
+            elif not home and name in self._symbols:
+                target = self._symbols[name]
             elif not home and binding and name and (address := symbol_address(name)):
                 target = address
                 if kind == _PLT32:

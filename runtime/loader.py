@@ -15,6 +15,7 @@ from typing import Any
 from kusari.ir import Facts, Kernel
 from kusari.ir.threads import thread_limit
 
+from . import compiler
 from .blas import BUFFERS
 from .cache import Entry, ObjectCache
 from .compiler import LoadError, compile_llvm, compile_numba, machine
@@ -168,6 +169,7 @@ class Loader:
         _numba_lock = threading.Lock()
         self._lock = threading.RLock()
         self._pending.clear()
+        compiler.after_fork()
 
     def _entries(self, kernels: list[Kernel]) -> dict[Kernel, Entry]:
         """Return object code from the disk, and compile the rest on all cores."""
@@ -273,13 +275,13 @@ class Loader:
     def _library(self, entries: list[Entry]) -> tuple[dict[str, int], Library]:
         """Link objects in one go; raises ``RuntimeError`` when a name is not found in this process."""
         try:
-            found: Any = Image([entry.code for entry in entries], symbol_address)
+            found: Any = Image(_objects(entries), symbol_address)
             addresses = {entry.symbol: found[entry.symbol] for entry in entries}
             library = Library(found, found.nbytes)
         except (Unlinkable, KeyError):
             found = self._by_llvm(entries)
             addresses = {entry.symbol: int(found[entry.symbol]) for entry in entries}
-            library = Library(found, sum(len(entry.code) for entry in entries))
+            library = Library(found, sum(map(len, _objects(entries))))
         self._libraries.add(library)
         return addresses, library
 
@@ -297,10 +299,22 @@ class Loader:
             address = symbol_address(name) or llvm.address_of_symbol(name)
             if address is not None:
                 builder.import_symbol(name, address)
+        for code in _objects(entries):
+            builder.add_object_img(code)
         for entry in entries:
-            builder.add_object_img(entry.code).export_symbol(entry.symbol)
+            builder.export_symbol(entry.symbol)
         self._count += 1
         return builder.link(self._jit, f"kernels{self._count}")
+
+
+def _objects(entries: Iterable[Entry]) -> list[bytes]:
+    """The code of kernels, and once that of each part of them."""
+    parts: dict[str, bytes] = {}
+    codes: list[bytes] = []
+    for entry in entries:
+        codes.append(entry.code)
+        parts.update(entry.parts)
+    return [*codes, *parts.values()]
 
 
 def _numba_version() -> str:

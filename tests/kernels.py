@@ -10,7 +10,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from kusari.ir import Graph, Kernel
+from kusari.ir import Graph, Kernel, parts_of
 from kusari.ir.nest import nest_of
 from kusari.runtime.loader import default_loader
 
@@ -38,6 +38,15 @@ def needs(text: str) -> None:
     """Skip a test whose kernel has an instruction that this processor has not: LLVM would end the process."""
     if "@llvm.x86.avx512" in text and "+avx512f" not in llvm.get_host_cpu_features().flatten():
         pytest.skip("this processor has no AVX-512, of which the text uses an instruction")
+
+
+def module_of(text: str) -> Any:
+    """The LLVM module of a text, with its parts linked in."""
+    first, parts = parts_of(text)
+    module = llvm.parse_assembly(first)
+    for part in parts.values():
+        module.link_in(llvm.parse_assembly(part))
+    return module
 
 
 def call(kernel: Kernel, arrays: Sequence[np.ndarray], threads: int = 1) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
-from kernels import needs
+from kernels import module_of, needs
 
 Run = Callable[..., None]
 
@@ -29,7 +29,7 @@ class Jit:
         needs(text)
         features = ",".join(filter(None, [self._features, FEATURES[target]]))
         machine = self._target.create_target_machine(cpu=self._cpu, features=features, opt=2, jit=True)
-        module = llvm.parse_assembly(text)
+        module = module_of(text)
         module.verify()
         options = llvm.create_pipeline_tuning_options(speed_level=0)
         options.loop_vectorization = options.slp_vectorization = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from kernels import module_of
 
 from kusari.codegen import generate
 from kusari.codegen.target import NEON
@@ -55,7 +56,7 @@ def test_every_family_compiles() -> None:
         pytest.skip("this LLVM has no such target")
     machine = target.create_target_machine(cpu="generic", features="+neon", opt=2)
     for kernel in kernels():
-        module = llvm.parse_assembly(kernel.text)
+        module = module_of(kernel.text)
         module.triple, module.data_layout = machine.triple, str(machine.target_data)
         module.verify()
         code = machine.emit_object(module)

@@ -14,7 +14,7 @@ from kusari.codegen.llvm.contraction.gemm.kernel import gemm_kernel
 from kusari.codegen.llvm.data.scan import scan_kernel
 from kusari.codegen.numbers import Form, Kind, lift
 from kusari.codegen.target import AVX2, AVX512, Target
-from kusari.ir import Builder, Kernel, Value, tensor_type
+from kusari.ir import Builder, Kernel, Value, parts_of, tensor_type, with_parts
 
 TEXT = """; a comment on {n}
 define void @k{n}(ptr noalias %slots, i64 %tid, i64 %nth) {{
@@ -37,6 +37,14 @@ def text(n: int, lanes: int, x: str = "0x3FF0000000000000") -> Kernel:
 
 def test_names_and_comments_take_no_part() -> None:
     assert lift(text(5, 2)).pieces == lift(text(17, 3)).pieces
+
+
+def test_parts_keep_their_numbers() -> None:
+    part = "define void @part(ptr %x) {\n  %p = getelementptr inbounds float, ptr %x, i64 7\n  ret void\n}\n"
+    shared = Kernel("llvm", "k5", with_parts(text(5, 2).text, {"part": part}))
+    assert lift(shared).numbers == lift(text(5, 2)).numbers
+    form = Form([lift(shared), lift(Kernel("llvm", "k17", with_parts(text(17, 3).text, {"part": part})))], 1)
+    assert parts_of(form.kernel(shared.facts).text)[1] == {"part": part}
 
 
 def test_numbers_are_integers_masks_and_floats() -> None:

@@ -10,6 +10,7 @@ from ...copies import Axis, Copy, carrier_of, copies_of, in_parts, simple, strid
 from ...target import Target
 from ..text.array import Array
 from ..text.emitter import Emitter, Index
+from ..text.squares import squares_function
 from ..text.tiles import each_run
 from ..text.types import memory_type
 
@@ -120,18 +121,21 @@ class _Mover:
         def whole(i: Index, n: Index) -> Index:
             return i + em.max(n - i, 0) // w * w
 
-        def places(rows: tuple[Index, Index], columns: tuple[Index, Index],
-                   step: int) -> Iterator[tuple[Array, Array]]:
-            for i in em.each(*rows, step):
-                for j in em.each(*columns, step):
+        def places(rows: tuple[Index, Index], columns: tuple[Index, Index]) -> Iterator[tuple[Array, Array]]:
+            for i in em.each(*rows):
+                for j in em.each(*columns):
                     here = self.source.at(self._at(self._at(start, i, across.source), j, inner.source))
                     yield here, self.target.at(self._at(self._at(to, i, across.target), j, inner.target))
         row_stop, column_stop = whole(*rows), whole(*columns)
-        for here, there in places((rows[0], row_stop), (columns[0], column_stop), w):
-            for k, line in enumerate(here.turned([k * inner.source for k in range(w)])):
-                there.store(line, k * across.target)
+        element = {4: "float", 8: "double"}.get(self.dtype.itemsize, self.source.element)
+        squares = squares_function(em.target, element, w, w)
+        for i in em.each(rows[0], row_stop, w):
+            here = self._at(self._at(start, i, across.source), columns[0], inner.source)
+            there = self._at(self._at(to, i, across.target), columns[0], inner.target)
+            em.call(squares, self.source.at(here), self.target.at(there), column_stop - columns[0], inner.source,
+                    across.target, inner.source, 1)
         for edge in ((rows, (column_stop, columns[1])), ((row_stop, rows[1]), (columns[0], column_stop))):
-            for here, there in places(*edge, 1):
+            for here, there in places(*edge):
                 there.put(here.one())
 
     def pad(self, copy: Copy, shape: Sequence[int]) -> None:

@@ -9,53 +9,15 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from kusari.ir import DType
+from kusari.ir import DType, with_parts
 
 from ...target import Target
-from .types import constant, constants, memory_type, size_of, splat, suffix, vector
+from .index import I64, Index
+from .types import constant, constants, memory_type, size_of, splat, suffix, symbol_of, vector
 
 _PART_BYTES = 16  # of the parts of long vectors within which most shuffles move elements
 _ZEROS = "zeroinitializer"
 
-
-class I64:
-    """An i64 that is known when the kernel runs, held by the SSA value ``ssa``.
-
-    Its operators write instructions, but none for what changes nothing. Operands of a division are not negative.
-    """
-
-    __slots__ = ("em", "ssa")
-
-    def __init__(self, em: Emitter, ssa: str) -> None:
-        self.em, self.ssa = em, ssa
-
-    def __str__(self) -> str:
-        return self.ssa
-
-    def __add__(self, other: Index) -> Index:
-        return self if other == 0 else self.em.i64(f"add nsw i64 {self}, {other}")
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Index) -> Index:
-        return self if other == 0 else self.em.i64(f"sub nsw i64 {self}, {other}")
-
-    def __rsub__(self, other: int) -> Index:
-        return self.em.i64(f"sub nsw i64 {other}, {self}")
-
-    def __mul__(self, other: Index) -> Index:
-        return 0 if other == 0 else self if other == 1 else self.em.i64(f"mul nsw i64 {self}, {other}")
-
-    __rmul__ = __mul__
-
-    def __floordiv__(self, other: Index) -> Index:
-        return self if other == 1 else self.em.i64(f"udiv i64 {self}, {other}")
-
-    def __rfloordiv__(self, other: int) -> Index:
-        return self.em.i64(f"udiv i64 {other}, {self}")
-
-
-Index = int | I64
 Valid = int | str | None  # the first lanes of a vector that count, or an SSA value with a bit for each; None for all
 
 
@@ -68,22 +30,24 @@ class Carried:
 
 
 class Emitter:
-    """Writes ``void @symbol(ptr %slots, i64 %tid, i64 %nth)``.
+    """Writes ``void @symbol(ptr %slots, i64 %tid, i64 %nth)``, or a function of other ``parameters``.
 
     Invariant: names are invented in order of writing, so equal sequences of calls give equal text. It refers to nothing
     that refers to it: its lines are released with the last of those, and do not wait for the garbage collector.
     """
 
-    def __init__(self, symbol: str, target: Target) -> None:
+    def __init__(self, symbol: str, target: Target,
+                 parameters: Sequence[str] = ("ptr noalias %slots", "i64 %tid", "i64 %nth")) -> None:
         self.symbol = symbol
         self.target = target
-        self._head = f"define void @{symbol}(ptr noalias %slots, i64 %tid, i64 %nth) nounwind {{"
-        self._parameters: list[str] = []  # types and names
+        self.module = ""  # of a function that other texts may have, too
+        self._linkage = ("", "nounwind")
+        self._parameters = parameters  # types and names
         self._functions: list[Emitter] = []
         self._lines: list[str] = []
         self._count = 0
         self._block = "entry"
-        self._declared: dict[str, None] = {}
+        self._declared: dict[str, Emitter | None] = {}  # with what the text brings of it
         self._globals: dict[str, str] = {}  # constants of the module: their names
         self._metadata: list[str] = []
 
@@ -117,9 +81,9 @@ class Emitter:
         self._lines.append(f"{label}:")
         self._block = label
 
-    def declare(self, text: str) -> None:
-        """Declare an outside function once per module."""
-        self._declared.setdefault(f"declare {text}")
+    def declare(self, text: str, part: Emitter | None = None) -> None:
+        """Declare an outside function once per module; it may be a ``part`` of this text."""
+        self._declared.setdefault(f"declare {text}", part)
 
     def table(self, element: str, values: Sequence[float | int]) -> str:
         """A constant array of the module; returns a pointer to it."""
@@ -132,9 +96,8 @@ class Emitter:
 
         ``parameters`` are types and names, as ``i64 %row``; ``call`` calls it.
         """
-        inner = Emitter(f"{self.symbol}.{name}", self.target)
-        inner._head = f"define internal void @{inner.symbol}({', '.join(parameters)}) noinline nounwind {{"
-        inner._parameters = list(parameters)
+        inner = Emitter(f"{self.symbol}.{name}", self.target, parameters)
+        inner._linkage = ("internal ", "noinline nounwind")
         inner._declared, inner._globals, inner._metadata = self._declared, self._globals, self._metadata
         self._functions.append(inner)
         return inner
@@ -145,16 +108,32 @@ class Emitter:
         return [I64(self, p.removeprefix("i64 ")) for p in self._parameters if p.startswith("i64 ")]
 
     def call(self, function: Emitter, *arguments: object) -> None:
-        """Call a function made by ``function``; arguments are written as they print."""
-        typed = [f"{p.partition(' ')[0]} {x}" for p, x in zip(function._parameters, arguments, strict=True)]
+        """Call a function made by ``function``, or a ``finished`` one; arguments are written as they print."""
+        types = [p.partition(" ")[0] for p in function._parameters]
+        if function.module:
+            self.declare(f"void @{function.symbol}({', '.join(types)})", function)
+        typed = [f"{t} {x}" for t, x in zip(types, arguments, strict=True)]
         self.line(f"call void @{function.symbol}({', '.join(typed)})")
 
     def text(self) -> str:
-        """The whole module."""
+        """The whole module, and those of the parts that it calls."""
         rows = [*(f"{name} = {text}" for text, name in self._globals.items()), *self._declared]
         for f in (*self._functions, self):
-            rows += [f._head, "entry:", *f._lines, "  ret void", "}", ""]
-        return "\n".join(rows) + "".join(self._metadata)
+            internal, attributes = f._linkage
+            rows += [f"define {internal}void @{f.symbol}({', '.join(f._parameters)}) {attributes} {{", "entry:",
+                     *f._lines, "  ret void", "}", ""]
+        parts = {f.symbol: f.module for f in self._declared.values() if f is not None}
+        return with_parts("\n".join(rows) + "".join(self._metadata), parts)
+
+    def only_calls(self) -> None:
+        """Have this function emitted as it is written, in less time: the functions that it calls take longer by far."""
+        self._linkage = (self._linkage[0], "noinline optnone nounwind")
+
+    def finished(self) -> Emitter:
+        """This function, all of whose text is written, as a module of its own: texts that call it share its code."""
+        self.symbol = symbol_of(self.symbol, self.text())
+        self.module = self.text()
+        return self
 
     # Indices
 

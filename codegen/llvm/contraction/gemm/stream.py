@@ -16,6 +16,7 @@ from kusari.ir.costs import CLASH_CYCLES, LANE_CYCLES, PAGE_BYTES, TURN_CYCLES
 from ....target import Target
 from ...text.array import Array
 from ...text.emitter import Index
+from ...text.squares import squares_function
 from ...text.tiles import Tiles, count_tiles, each_tile, even_tiles, full_tiles, tiles_in
 from ..cycles import read_cycles, step_cycles
 from ..epilogue import Epilogue, Finisher
@@ -111,7 +112,7 @@ class Stream(ProductWriter[Layout]):
     def prepare(self) -> None:
         work, width = self.work, self.width
         self.packed = self.plan.vectors * width
-        self.turning = work.k >= LEAST_TURNED_DEPTH  # squares by a function, which packing and finishing share
+        self.turning = work.k >= LEAST_TURNED_DEPTH  # squares by a function, from memory to memory
         self.own, self.buffer, self.turned = self.scratch(
             self.packed * work.k, width * self.plan.stride, width * width * self.turning)
         self.finisher = Finisher(self.em, work, width, width, 0 if self.turning else width)
@@ -132,8 +133,7 @@ class Stream(ProductWriter[Layout]):
             for at, vectors in tiles_in(em, [whole, *last]):
                 first, breadth = at * width, vectors * width
                 pack(turned, a.at(first * work.a_row), self.own.at(first * work.k), work.k,
-                     breadth - padded if at == whole.stop else breadth, breadth,
-                     partial(self.turn, work.a_row, breadth) if self.turning else None)
+                     breadth - padded if at == whole.stop else breadth, breadth)
         part = em.chunk(count_tiles(self.strips)) if split else (0, count_tiles(self.strips))
         if not self.masked:
             for column, breadth in tiles_in(em, self.strips, part):
@@ -211,7 +211,8 @@ class Stream(ProductWriter[Layout]):
         for row, rows in each_tile(em, -(-work.m // width) * width if again else work.m, width):
             row = em.min(row, work.m - width) if again and work.m % width else row
             if self.turning:
-                self.turn(self.plan.stride, width, self.buffer.at(row), self.turned)
+                em.call(squares_function(em.target, self.element, width, width), self.buffer.at(row), self.turned,
+                        width, self.plan.stride, width, 1, width)
             if self.turning and self.finisher.heavy:
                 self.finisher.stored(epilogue, self.turned, row, rows, column, breadth)
                 continue
@@ -227,12 +228,3 @@ class Stream(ProductWriter[Layout]):
             here = epilogue.at(row, column)
             for i, x in enumerate(xs):
                 here.store(x, i, 0, width, mask, known)
-
-    def turn(self, step: int, stride: int, lines: Array, square: Array) -> None:
-        """Transpose a square of vectors that are ``step`` elements apart into one whose lines are ``stride`` apart."""
-        self.apart("turn", self.write_turn, lines, square, numbers=(step, stride))
-
-    def write_turn(self, lines: Array, square: Array, step: Index, stride: Index) -> None:
-        """The function that does it."""
-        for i, x in enumerate(lines.turned([i * step for i in range(self.width)])):
-            square.store(x, i * stride)

@@ -12,7 +12,7 @@ from ...text.tiles import each_tile, full_tiles
 from ...text.types import F32
 from ..operand import Results
 from ..tile import Factors, Tile
-from .algebra import Transform
+from .functions import outputs_function, square_function
 from .parts import Source, WinogradWriter, algebra_of, square
 from .phases import phases_at
 from .spec import Tiling, WinogradSpec, row_stride
@@ -32,6 +32,7 @@ class Forward(WinogradWriter):
                  panels: int, most: int, outputs: int) -> None:
         work = Results(spec.maps, spec.out_height * spec.out_width, spec.batch, F32, spec.exprs, spec.operands)
         super().__init__(spec, target, number, work)
+        self.em.only_calls()
         self.chunk = chunk
         stride, self.sums_stride = row_stride(spec.channels * spec.phases, block.lanes), outputs
         # Planes of a power of two would meet in one set of the caches.
@@ -100,7 +101,7 @@ class Forward(WinogradWriter):
         first, last, low, high = em.numbers
         sums, line = (self.array(p, em) for p in ("%sums", "%line"))
         pixels, turned = (Array(em, self.element, self.side, p) for p in ("%line", "%square"))
-        transform, size = Transform(em, algebra_of(spec).out, lanes), spec.side
+        outputs = outputs_function(em.target, algebra_of(spec).out, lanes)
 
         def runs(top: Index) -> Iterator[tuple[Index, int, Index]]:
             """The pixels of a row of tiles in runs: begin in the line, number, and the first one's in the image."""
@@ -114,21 +115,11 @@ class Forward(WinogradWriter):
             top = (y + first) * spec.tile
             for c in em.each(low, high, lanes):
                 own = tiles.at(c - low)
-                for x in em.each(0, spec.columns):
-                    here, place = own.at(x * self.sums_stride), line.at(x * (spec.tile * lanes))
-                    grid = [[here.load((i * size + j) * self.sums_plane) for j in range(size)] for i in range(size)]
-                    for i, values in enumerate(transform.both(grid)):
-                        for j, value in enumerate(values):
-                            place.store(value, (i * self.breadth + j) * lanes)
+                em.call(outputs, own, line, spec.columns, self.sums_stride, self.sums_plane, self.breadth * lanes)
                 exist = em.min(lanes, high - c) if spec.maps % lanes else lanes
                 for at, count, pixel in runs(top):
                     for x, valid in each_tile(em, count, self.side):
-                        for part in range(0, lanes, self.side):
-                            near = pixels.at(at + x * lanes + part)
-                            rows = [near.load(q * lanes) for q in range(valid)]
-                            rows += [rows[0]] * (self.side - valid)
-                            for q, value in enumerate(em.transpose(self.element, rows)):
-                                turned.store(value, (part + q) * self.side)
+                        em.call(square_function(em.target, lanes, self.side, valid), pixels.at(at + x * lanes), turned)
                         for k in em.each(0, exist):
                             value = turned.load(k * self.side)
                             epilogue.store(value, c + k, pixel + x, self.side, valid)

@@ -31,12 +31,14 @@ class Images(Forward):
         """Transforms the weights: a thread takes some channels of some vectors of output channels."""
         em, spec, lanes, panel = self.em, self.spec, self.width, self.block.panel
         weights, to = self.array(em.slot(0)), self.array(em.slot(1))
-        for u in em.each(*em.chunk(-(-spec.maps // lanes) * spec.channels)):
-            group, channel = em.divmod(u, spec.channels)
-            first = group * lanes
+        begin, end = em.chunk(-(-spec.maps // lanes) * spec.channels)
+        for group in em.each(begin // spec.channels, (end + (spec.channels - 1)) // spec.channels):
+            first, start = group * lanes, group * spec.channels
+            low, high = em.max(begin - start, 0), em.min(end - start, spec.channels)
             strip, inside = em.divmod(first, panel)
-            place = to.at(strip * self.strip + inside + channel * panel)
-            transform_weights(spec, weights, channel, first, place, self.weights_plane, self.chunk * panel)
+            place = to.at(strip * self.strip + inside + low * panel)
+            transform_weights(spec, weights, (low, high - low), first, place, panel, self.weights_plane,
+                              self.chunk * panel)
         moved = 36 * spec.channels * spec.maps + 4 * self.shared
         return self.kernel(moved, moved, self.shared)
 

@@ -121,11 +121,8 @@ class Maps(Forward):
         map_, channel, count = em.numbers
         for q in em.each(0, block.vectors):
             at = q * block.lanes
-            first = map_ + at
-            for c in em.each(0, count):
-                place = to.at(c * block.panel + at)
-                transform_weights(self.spec, weights, channel + c, first, place, self.weights_plane,
-                                  block.chunk * block.panel)
+            transform_weights(self.spec, weights, (channel, count), map_ + at, to.at(at), block.panel,
+                              self.weights_plane, block.chunk * block.panel)
         return em
 
     def _ahead(self, em: Emitter, point: Index, tile: Index) -> Callable[[Index], None]:

@@ -14,7 +14,8 @@ from ...text.types import symbol_of
 from ..operand import Results
 from ..writer import Writer
 from .algebra import Algebra, Matrix, forward_algebra, strided_algebra
-from .phases import PHASES, transformed
+from .functions import pixels_function, taps_function, tiles_function, turn
+from .phases import PHASES
 from .spec import WinogradSpec
 
 
@@ -95,6 +96,7 @@ def transform_function(em: Emitter, name: str, source: Source) -> Emitter:
         name, ["ptr %image", "ptr %window", "ptr %to", "i64 %first", "i64 %last", "i64 %low", "i64 %high"])
     image, window, result = (Array(inner, "float", source.lanes, p) for p in ("%image", "%window", "%to"))
     first, last, low, high = inner.numbers
+    tiles = tiles_function(em.target, source.matrix, source.lanes, source.step, source.block > 0)
     count, top = last - first, first * source.step
     lines = count * source.step + (source.extent - source.step)
     for c in inner.each(low, high, source.lanes):
@@ -103,22 +105,10 @@ def transform_function(em: Emitter, name: str, source: Source) -> Emitter:
         if source.block:  # of the blocks before this one there are all phases
             to = to.at(c // source.block * ((len(PHASES) - 1) * source.block))
         for y in inner.each(0, count):
-            for x in inner.each(0, source.columns):
-                at = y * (source.step * source.breadth) + x * source.step
-                start = window.at(at * source.lanes)
-                place = to.at((y * source.columns + x) * source.stride)
-                size = source.extent
-                grid = [[start.load((i * source.breadth + j) * source.lanes) for j in range(size)] for i in range(size)]
-                phases = transformed(inner, source.matrix, source.lanes, grid, source.block > 0)
-                store_points(phases, place, source.plane, source.block)
+            inner.call(tiles, window.at(y * (source.step * source.breadth * source.lanes)),
+                       to.at(y * (source.columns * source.stride)), source.columns, source.stride,
+                       source.breadth * source.lanes, source.plane, source.block)
     return inner
-
-
-def store_points(phases: list[list[tuple[int, str]]], place: Array, plane: int, step: int) -> None:
-    """Write a transformed tile, each point to its plane, with ``step`` elements between phases."""
-    for number, points in enumerate(phases):
-        for k, x in points:
-            place.store(x, k * plane + number * step)
 
 
 def _fill_window(source: Source, image: Array, window: Array, c: Index, top: Index, lines: Index) -> None:
@@ -140,44 +130,29 @@ def _fill_window(source: Source, image: Array, window: Array, c: Index, top: Ind
                 start.clear(source.width * lanes)
                 continue
             short = source.width if source.width < side else None
+            at = row * source.width
+            if whole:
+                em.call(pixels_function(em.target, lanes, side, short), planes[0].at(at), start, source.width, size)
+                continue
             for i in em.each(0, source.width, side):
                 x = i if short else em.min(i, source.width - side)   # the last square may overlap the one before
-                at = row * source.width + x
-                starts = [p.at(at) for p in planes]
-                if whole:
-                    starts = [starts[0].at(q * size) for q in range(lanes)]
-                place = start.at(x * lanes)
-                for part in range(0, lanes, side):
-                    rows = [p.load(0, short) for p in starts[part:part + side]]
-                    for k, y in enumerate(em.transpose("float", rows)[:short]):
-                        place.store(y, k * lanes + part)
+                turn([p.at(at + x) for p in planes], start.at(x * lanes), lanes, side, short)
 
 
-def transform_weights(spec: WinogradSpec, weights: Array, channel: Index, first: Index, place: Array, plane: int,
-                      step: int) -> None:
-    """Transform the taps of ``channel`` for the output channels from ``first``; point ``k`` is at ``k * plane``.
+def transform_weights(spec: WinogradSpec, weights: Array, channels: tuple[Index, Index], first: Index, place: Array,
+                      stride: int, plane: int, step: int) -> None:
+    """Transform the taps of ``channels``, first and number, for the output channels from ``first``.
 
-    Lanes past the last output channel have the values of the last one. Phases are ``step`` elements apart.
+    Places of channels are ``stride`` apart; point ``k`` is at ``k * plane``. Lanes past the last output channel have
+    the values of the last one. Phases are ``step`` elements apart.
     """
     em, lanes = weights.em, weights.width
+    channel, count = channels
     between_maps, between_channels = spec.tap_steps
-    base = weights.at(channel * between_channels)
-    if spec.maps % lanes == 0:
-        base = base.at(first * between_maps)
-        starts = [base.at(q * between_maps) for q in range(lanes)]
-    else:
-        starts = [base.at(em.min(first + q, spec.maps - 1) * between_maps) for q in range(lanes)]
-    taps: list[str] = []  # vectors of a tap of each filter
-    while len(taps) < 9:
-        at = len(taps)
-        if at == 8 and lanes > 2:
-            taps.append(em.collect("float", lanes, (p.one(at) for p in starts)))
-        else:
-            taps += em.transpose("float", [p.load(at, 9 - at) for p in starts])[:9 - at]
-    if spec.transposed:
-        taps.reverse()
-    phases = transformed(em, algebra_of(spec).taps, lanes, [taps[i:i + 3] for i in (0, 3, 6)], spec.phases > 1)
-    store_points(phases, place, plane, step)
+    base = weights.at(channel * between_channels + first * between_maps)
+    last = () if spec.maps % lanes == 0 else (spec.maps - 1 - first,)
+    em.call(taps_function(em.target, algebra_of(spec).taps, lanes, spec.transposed, spec.phases > 1, not last),
+            base, place, count, between_channels, stride, between_maps, plane, step, *last)
 
 
 def for_images(em: Emitter, first: Index, last: Index, rows: int) -> Iterator[tuple[Index, Index, Index, Index]]:
