@@ -212,6 +212,10 @@ def of_method(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwargs: d
         return None
     if name == "__getitem__" and isinstance(args[0], np.ndarray) and args[0].dtype.kind == "i":
         return recorded(tape, F.get_item, operator.getitem, (array, args[0]))
+    if name == "__getitem__" and type(args[0]) is tuple and isinstance(rows := args[0][-1], np.ndarray) and (
+            rows.dtype.kind == "i" and args[0][:-1] == (slice(None),) * (len(args[0]) - 1)):
+        rest = args[0][:-1]
+        return recorded(tape, lambda x, i: F.get_item(x, (*rest, i)), lambda x, i: x[(*rest, i)], (array, rows))
     if name == "astype" and kwargs.keys() == {"copy"} and len(args) == 1 and is_plain(args):
         if not kwargs["copy"] and np.dtype(args[0]) == array.dtype:
             return array if tape.knows_elements(array) else None

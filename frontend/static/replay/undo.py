@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from kusari.codegen.native import UNIFORM
-from kusari.ir import External, Instruction, Trait
+from kusari.ir import External, Instruction, Node, Trait
 from kusari.runtime.python_rows import RunError
 
+from ..._random_state import state_of
 from ..compile.compile import Compiled
 from ..trace import random_state
 from ..trace.effects import early_effects
 from ..trace.in_place import CHANGE_IN_PLACE, NEW_ARRAY, region
-from ..trace.python_nodes import OPAQUE_GRADIENT, REPORT
+from ..trace.python_nodes import OPAQUE_GRADIENT, REPORT, STATIC_CODE
 
 
 @dataclass
@@ -29,6 +30,17 @@ class Left:
             random_state.put(self.random)
         for put_back in self.places:
             put_back()
+
+
+def is_given_again(node: Node) -> bool:
+    """Whether a call that goes on define-by-run is given the results of a node, which does not run twice."""
+    return node.op is STATIC_CODE or "function" in node.attrs
+
+
+def _where(generator: Any) -> Callable[[], None]:
+    put_back = state_of(generator)
+    assert put_back is not None  # as it was known when the call was traced
+    return put_back
 
 
 def may_fail(row: Instruction) -> bool:
@@ -58,24 +70,27 @@ def undoing(compiled: Compiled, frame: Any, first: int, everything: bool = False
                and s.index in params}
     drawn = {node.attrs["dist"] for node in early if node.op.traits & Trait.RANDOM}
     effects = early_effects(early)
-    if not written and not drawn and not effects and not in_place and not replaced:
+    generators = [*{id(g): g for node in early if (g := node.attrs.get("generator")) is not None}.values()]
+    if not written and not drawn and not effects and not in_place and not replaced and not generators:
         return None
     plain = drawn <= {"rand", "uniform", *UNIFORM}
     position = None if not drawn else random_state.position if plain else random_state.complete
 
-    def left() -> Left:
-        return Left(None if position is None else position(), [e.saved() for e in effects])
+    def left(node: Node) -> Left | None:
+        if not is_given_again(node):
+            return None
+        return Left(None if position is None else position(), [*[e.saved() for e in effects], *map(_where, generators)])
     frame.noting = left  # functions that draw, or change what the call has changed, do so once
 
     def note() -> Callable[[RunError], None]:
         arrays = [(node, frame.array(node.inputs[0])) for node in replaced]
         before = [(i, frame.bound[i].copy()) for i in written]
         regions = [(there := region(node, frame.array(node.inputs[0])), there.copy()) for node in in_place]
-        saved = [e.saved() for e in effects]
+        saved = [*[e.saved() for e in effects], *map(_where, generators)]
         random = None if position is None else position()
 
         def back(error: RunError) -> None:
-            if random is not None and error.run and error.run[-1][0] is error.node:
+            if random is not None and error.run and error.run[-1][0] is error.node and is_given_again(error.node):
                 error.run[-1][2].random = random_state.complete()
             for node, array in arrays:
                 frame.replace(node, array)

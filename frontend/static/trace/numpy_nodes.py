@@ -2,8 +2,7 @@
 
 Arrays among the results are values like any other, so the call is split: functions before and after are compiled. So
 are numbers that are computed with. Integers and truth values that the code needs become constants of the graph, which a
-node compares in every replay: where one is another, the call goes on define-by-run. Draws of arrays from NumPy's global
-generator are the primitive that functions draw with.
+node compares in every replay: where one is another, the call goes on define-by-run.
 """
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kusari.ir import PRIMITIVES, Graph, Node, Op, Trait, Value
+from kusari.ir import Graph, Node, Op, Trait, Value
 from kusari.runtime.python_rows import RunError
 
 from ... import functions as F
@@ -25,6 +24,7 @@ from ..computed_numbers import KINDS, ComputedNumber, computed_number, number_of
 from ..errors import is_from_handler
 from ..guards.reached import EXPECT, Reached
 from ..trees import SCALARS, flatten, unflatten
+from .changing import compared
 from .effects import CHANGE, LOOK, Effect, add, refill
 
 if TYPE_CHECKING:
@@ -65,10 +65,11 @@ def leaves_of(result: Any) -> list[Any]:
 
 
 def by_python(tape: Tape, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-              result: Any) -> Any:
+              result: Any, **more: Any) -> Any:
     """Record that replays apply ``fn``, which has given ``result``; returns it with computed numbers.
 
     None if they cannot: ``fn`` has to be a function of the elements of its arrays and of numbers, and change nothing.
+    ``more`` are attributes of the node.
     """
     if tape.fault is not None or tape.observation is None or tape.observation.silenced:
         return None  # it might warn, where replays have other filters
@@ -86,7 +87,7 @@ def by_python(tape: Tape, name: str, fn: Callable[..., Any], args: tuple[Any, ..
         return None
     outputs = [*map(np.asarray, made)]
     tape.append(_op(name), tuple([v for v in inputs if v is not None]), outputs, {
-        "fn": fn, "spec": spec, "name": name, "errors": {} if errors == tape.errors else errors})
+        "fn": fn, "spec": spec, "name": name, "errors": {} if errors == tape.errors else errors, **more})
     if type(made[0]) is not np.ndarray:
         return as_number(tape, name, result, outputs[0])
     tape.aliases.made([*zip(inputs, given, strict=True)], [(v, x) for x in made if (v := tape.known(x)) is not None])
@@ -122,7 +123,7 @@ def apart(nodes: Iterable[Node], outputs: tuple[Value, ...], sources: Iterable[V
 
 def as_number(tape: Tape, name: str, number: Any, array: Any) -> Any:
     """Return the number that an array without axes is, as one that the trace follows; replays compare truth values."""
-    if not isinstance(number, KINDS) or isinstance(number, int):  # of which code in C reads the value without a call
+    if isinstance(number, bool) or not isinstance(number, KINDS):
         compare(tape, name, number, array)
         return number
     return computed_number(number, array, tape.numbers)
@@ -130,6 +131,8 @@ def as_number(tape: Tape, name: str, number: Any, array: Any) -> Any:
 
 def compare(tape: Tape, name: str, number: Any, array: Any) -> None:
     """Record that replays compare a number."""
+    if compared(tape, array):
+        return
     value = tape.known(array)
     if value is None or tape.checks >= MOST_CHECKED_NODES:
         tape.note_at_user(f"{name} takes more than {MOST_CHECKED_NODES} numbers out of the traced computation")
@@ -142,10 +145,10 @@ def told(tape: Tape, number: ComputedNumber, name: str) -> None:
     """Take note that code which is not recorded reads a number: replays compare integers, floats are faults."""
     if tape.fault is not None or tape.compared.get(id(number)) is number:
         return
-    if isinstance(number, np.integer):
-        tape.compared[id(number)] = number
+    tape.compared[id(number)] = number
+    if isinstance(number, (int, np.integer)):
         compare(tape, name, number.kusari_value, number.kusari_array)
-    else:
+    elif not compared(tape, number.kusari_array):
         tape.note_at_user(taken_out(f"{name} of a {number.kusari_kind.__name__}"))
 
 
@@ -304,16 +307,18 @@ def _with_variable(native: Callable[..., Any], *operands: Any) -> Any:
     return native(*[spread if x is number else x for x in operands])
 
 
-def of_floats(f: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """Return a function of NumPy's and its arguments with arrays in place of computed floats, of which it makes floats.
+def of_numbers_of_python(f: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """Return a function of NumPy's and its arguments with arrays in place of Python's computed numbers, of which it
+    makes numbers again.
     """
-    places = frozenset(i for i, x in enumerate(args) if isinstance(x, ComputedNumber) and x.kusari_kind is float)
-    if not places:
+    kinds = {i: x.kusari_kind for i, x in enumerate(args) if isinstance(x, ComputedNumber) and x.kusari_kind in (
+        int, float)}
+    if not kinds:
         return f, args
 
-    def again(*args: Any, **kwargs: Any) -> Any:  # a float's dtype gives way to those of arrays
-        return f(*[float(x) if i in places else x for i, x in enumerate(args)], **kwargs)
-    return again, tuple([x.kusari_array if isinstance(x, ComputedNumber) and i in places else x
+    def again(*args: Any, **kwargs: Any) -> Any:  # a number's dtype gives way to those of arrays
+        return f(*[kinds[i](x) if i in kinds else x for i, x in enumerate(args)], **kwargs)
+    return again, tuple([x.kusari_array if isinstance(x, ComputedNumber) and i in kinds else x
                          for i, x in enumerate(args)])
 
 
@@ -354,7 +359,8 @@ def extreme_of(tape: Tape, f: Any, numbers: list[Any]) -> Any:
     def is_of_kind(*numbers: Any) -> Any:  # one of another type would be promoted otherwise
         return type(f(numbers)) is kind
     extreme.__name__ = is_of_kind.__name__ = f.__name__
-    _of_python(tape, is_of_kind, tuple(numbers), plain)
+    if {*map(type, plain)} != {kind}:
+        _of_python(tape, is_of_kind, tuple(numbers), plain)
     found = _of_python(tape, extreme, tuple(numbers), plain)
     return None if found is NotImplemented else found
 
@@ -364,53 +370,3 @@ def _operand(number: ComputedNumber, common: Any) -> Any:
     if issubclass(number.kusari_kind, np.generic) or number.kusari_array.dtype == common:
         return number.kusari_array
     return F.cast(Variable(number.kusari_array, requires_grad=False), common)._array
-
-
-# -- draws -------------------------------------------------------------------------------------------------------------
-
-_BY_SHAPE = {"rand": "random_sample", "randn": "standard_normal"}
-_PARAMETERS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("random_sample", "random", "standard_normal", "standard_exponential", "standard_cauchy"), ()),
-    **dict.fromkeys(("normal", "laplace", "gumbel", "logistic"), ("loc", "scale")), "uniform": ("low", "high"),
-    **dict.fromkeys(("randint", "random_integers"), ("low", "high")),
-    "binomial": ("n", "p"), "exponential": ("scale",), "rayleigh": ("scale",),
-    "poisson": ("lam",), "geometric": ("p",), "beta": ("a", "b"), "gamma": ("shape", "scale"),
-    "lognormal": ("mean", "sigma"), "standard_gamma": ("shape",), "chisquare": ("df",), "choice": ("a",)}
-RANDOM = PRIMITIVES["random"]
-
-
-def drawn(tape: Tape, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
-    """Record that replays draw as ``numpy.random.name`` has drawn ``result``; returns it as a value of the trace.
-
-    None if they cannot.
-    """
-    if type(result) not in (np.ndarray, float) or tape.fault is not None:
-        return None
-    if name == "permutation":
-        if len(args) != 1 or kwargs or type(args[0]) is not int:
-            return None
-        dist, given = name, args
-    elif name in _BY_SHAPE:
-        dist, given = _BY_SHAPE[name], ()
-    else:
-        names = _PARAMETERS.get(name)
-        if names is None or len(args) > len(names) + 1 or not kwargs.keys() <= {*names, "size"}:
-            return None
-        dist, given = name, args[:len(names)]
-        for left in names[len(given):]:
-            if left not in kwargs:
-                break
-            given += kwargs[left],
-        if len(given) != len(args[:len(names)]) + len(kwargs.keys() & {*names}):
-            return None
-    if not all(type(x) in (int, float) for x in given):
-        return None
-    array = np.asarray(result)
-    tape.append(RANDOM, (), (array,), {
-        "dist": dist, "args": given, "shape": array.shape, "dtype": array.dtype.name})
-    tape.expect_draws()
-    tape.draws = True
-    if type(result) is float:
-        return as_number(tape, f"numpy.random.{name}", result, array)
-    tape.written.made(result)
-    return result

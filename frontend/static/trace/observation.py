@@ -25,6 +25,7 @@ from ..guards import guard as guards
 from ..guards.check import Checks, checks_of
 from ..guards.guard import ANY_VARIABLE, LARGEST_ARRAY_BYTES, MISSING, Entry, Guard
 from ..trees import has_arrays
+from .changing import Changing
 from .effects import Additions, Effect, discard, store
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Observation:
 
     guarded = True  # whether reads become guards
 
-    def __init__(self, function: Callable[..., Any], tape: Tape) -> None:
+    def __init__(self, function: Callable[..., Any], tape: Tape, followed: Changing | None = None) -> None:
         code = getattr(function, "__code__", None)
         self.where = f"{code.co_filename}:{code.co_firstlineno}, in {code.co_name}" if code else "unknown"
         self.tape: Any = tape
@@ -73,6 +74,9 @@ class Observation:
         self._settling: list[Callable[[], None]] = []  # puts plain numbers where the call has stored computed ones
         self.links: dict[int, Link] = {}               # whose attributes were read, by identity
         self.additions = Additions(self)
+        self.followed = followed or Changing()  # the places of numbers that replays read
+        self.numbers: dict[tuple[int, Any], Any] = {}  # those that the call has read there
+        self.settings: dict[str, int] = {}             # entries of `config` that blocks of the call have set
         self.hooked: dict[str, Any] | None = None      # the namespace of a link that has hooks
 
     # Truthy if the call is known not to be static, so that nothing needs to be observed any more: asked all the time.
@@ -262,13 +266,13 @@ class Observation:
         return value
 
     def setting(self, name: str, value: Any) -> Any:
-        """Note that an entry of the configuration was read; entries in the signature need no guard."""
+        """Note that an entry of the configuration was read; no guard of those in the signature, or that the call has set."""
         if issubclass(type(value), (Variable, np.ndarray)):
             self.note(f"config.{name} is an array or a Variable, which replays would not read again; give it as an "
                       "argument")
         elif name == "show":
             self.note("all entries of the configuration are shown, which no guard compares")
-        elif name not in ("train", "enable_backprop"):
+        elif name not in ("train", "enable_backprop") and not self.settings.get(name):
             self.guard("attribute", config, name,
                        lambda where: guards.Attribute(config, name, value, f"config.{name}", where))
         return value
@@ -456,7 +460,7 @@ class Observation:
         self._settling.clear()
         self.guards = []
         for known in (self.known, self._fresh, self._arguments, self._outside, self._states, self.arrays,
-                      self._seen, self._persistent, self._stored, self._changed, self._read_elements):
+                      self._seen, self._persistent, self._stored, self._changed, self._read_elements, self.numbers):
             known.clear()
         self.effects = []
         self.tape = SimpleNamespace(fault="the call is over")  # generators may go on with their copies, not observed

@@ -87,11 +87,13 @@ def stored_entries(recorded: Recording) -> list[tuple[dict[str, Any], str]]:
 class EagerCall:
     """One call run define-by-run: its results, with their graph, and the state it leaves behind."""
 
-    def __init__(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recorded: Recording) -> None:
+    def __init__(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recorded: Recording,
+                 followed: Any) -> None:
         self.recorded = recorded
         self.excused: list[str] = []
         self.unit = coarsest(recorded)
         changed = [] if recorded.result[0] != "stored" else [e.holder for e in recorded.result[1] if not e.is_entry]
+        changed.append([n.attrs["generator"] for n in recorded.graph.nodes if "generator" in n.attrs])
         bindings = dict(zip(recorded.graph.params, recorded.bindings, strict=True))
         variables = [b.parameter if isinstance(b := bindings[v], ParameterBinding) else Variable(b.array(), name=v.hint)
                      for v in changed_in_place(recorded.graph)]
@@ -114,7 +116,7 @@ class EagerCall:
         try:
             for (holder, name), v in zip(recorded.states, states, strict=True):
                 holder[name] = v
-            observation = Observation(fn, self.tape)  # as in the traced call, so that the same functions are recorded
+            observation = Observation(fn, self.tape, followed)  # as in the traced call, so that the same is recorded
             self.tape.observe(observation)
             result = call_traced(fn, self.tape, observation, (*owner, *args), kwargs, bool(owner))
             self.results: list[Any] = []
@@ -255,7 +257,7 @@ class Verifier:
             if recorded is None or any(
                     n.op is STATIC_CODE or n.op.is_opaque and "function" in n.attrs for n in recorded.graph.nodes):
                 return function.function(*args, **kwargs)  # Python with side effects cannot be taken back
-            reference = EagerCall(function.fn, args, kwargs, recorded)
+            reference = EagerCall(function.fn, args, kwargs, recorded, function.cache_of(args).changing)
             reference.excused = self.excused
             result = function.function(*args, **kwargs)
             entry = function.entry(args, kwargs)

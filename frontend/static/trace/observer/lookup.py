@@ -25,7 +25,7 @@ from ...arrays import cards
 from ...computed_numbers import settled
 from ...guards.guard import MISSING
 from ...trees import SCALARS
-from .. import in_place
+from .. import changing, in_place
 from ..copies.scope import stored_attributes
 from ..observation import Observation, is_ours
 from . import operations
@@ -170,10 +170,12 @@ def read_own(k: Observer, x: Any, name: str) -> Any:
         if name in entries:
             value = entries[name]
             if type(value) is np.ndarray and issubclass(type(x), Link):
-                replaced = not o.is_stored(entries, name) and name in stored_attributes(getattr(k, "_code", None))
+                replaced = not o.is_stored(entries, name) and (
+                    name in stored_attributes(getattr(k, "_code", None)) or name in x._persistent and (
+                        id(entries), name) in o.followed)
                 if name in x._persistent or replaced:
                     return o.persistent(x, name, value, replaced)
-            return o.entry(entries, name, value, f"{kind.__name__}.{name}", versioned)
+            return changing.entry(o, entries, name, value, f"{kind.__name__}.{name}", versioned)
         is_special = name.startswith("__") and name.endswith("__")
         if not is_special or issubclass(type(x), Link):
             o.entry(entries, name, MISSING, f"{kind.__name__}.{name}", versioned)
@@ -481,7 +483,7 @@ def read_global(k: Observer, entries: dict[str, Any], name: str) -> Any:
             module = sys.modules.get(entries["__name__"])
             if module is not None:
                 watch_module(module)
-        return o.entry(entries, name, value, f"the global {name}", "modules" if ours else None)
+        return changing.entry(o, entries, name, value, f"the global {name}", "modules" if ours else None)
     own = entries.get("__builtins__", builtins)
     holder = own if isinstance(own, dict) else vars(own)
     if ours and name in holder:
