@@ -307,17 +307,17 @@ def _with_variable(native: Callable[..., Any], *operands: Any) -> Any:
     return native(*[spread if x is number else x for x in operands])
 
 
-def of_numbers_of_python(f: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """Return a function of NumPy's and its arguments with arrays in place of Python's computed numbers, of which it
-    makes numbers again.
+def of_single_numbers(f: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """Return a function of NumPy's and its arguments with arrays in place of computed numbers, of which it makes
+    numbers again: of Python's, and of integers.
     """
-    kinds = {i: x.kusari_kind for i, x in enumerate(args) if isinstance(x, ComputedNumber) and x.kusari_kind in (
-        int, float)}
+    kinds = {i: x.kusari_kind for i, x in enumerate(args) if isinstance(x, ComputedNumber) and not issubclass(
+        x.kusari_kind, np.floating)}
     if not kinds:
         return f, args
 
     def again(*args: Any, **kwargs: Any) -> Any:  # a number's dtype gives way to those of arrays
-        return f(*[kinds[i](x) if i in kinds else x for i, x in enumerate(args)], **kwargs)
+        return f(*[number_of(kinds[i], x) if i in kinds else x for i, x in enumerate(args)], **kwargs)
     return again, tuple([x.kusari_array if isinstance(x, ComputedNumber) and i in kinds else x
                          for i, x in enumerate(args)])
 

@@ -266,7 +266,7 @@ class Observation:
         return value
 
     def setting(self, name: str, value: Any) -> Any:
-        """Note that an entry of the configuration was read; no guard of those in the signature, or that the call has set."""
+        """Note that a setting was read; those in the signature, or set by the call, need no guard."""
         if issubclass(type(value), (Variable, np.ndarray)):
             self.note(f"config.{name} is an array or a Variable, which replays would not read again; give it as an "
                       "argument")

@@ -75,8 +75,9 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         fresh = tape.constants.give_away([array_of(x) for x in leaves])
         tape.at_work += 1
         reached = Reached([fn, args, kwargs] if tape.observation is not None and tape.fault is None else ())
+        plain = functools.partial(fn, *map(_unread, args), **{name: _unread(x) for name, x in kwargs.items()})
         with recording(None), tape.unobserved():
-            result = fn(*args, **kwargs)
+            result = plain()
         tape.at_work -= 1
         tape.expect_draws()
         tape.contents.take_all()
@@ -88,6 +89,11 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         return result
     wrapper.__dict__["is_static_code"] = True
     return wrapper
+
+
+def _unread(x: Any) -> Any:
+    """Return a plain number in place of a computed one, as code gets it in replays."""
+    return x.kusari_value if isinstance(x, ComputedNumber) else x
 
 
 def _call_code(attrs: Any, *arrays: Any) -> tuple[Any, ...]:

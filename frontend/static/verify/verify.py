@@ -22,6 +22,7 @@ from ...parameter import Parameter
 from ...saved_state import SavedState
 from ...variable import Variable
 from ..arrays.bindings import ParameterBinding, StateBinding
+from ..computed_numbers import KINDS
 from ..errors import StaticGraphError
 from ..gradients.differentiate import LEFT_OUT, differentiate
 from ..replay.schedule import Schedule
@@ -119,6 +120,7 @@ class EagerCall:
             observation = Observation(fn, self.tape, followed)  # as in the traced call, so that the same is recorded
             self.tape.observe(observation)
             result = call_traced(fn, self.tape, observation, (*owner, *args), kwargs, bool(owner))
+            self.tape.numbers.told = None  # what reads numbers from now on is not the user's code
             self.results: list[Any] = []
             self.spec = flatten(result, self.results)
             if recorded.result[0] == "stored":
@@ -134,6 +136,10 @@ class EagerCall:
             for (holder, name), v in zip(recorded.states, carried, strict=True):
                 holder[name] = v
 
+    def is_alike(self) -> bool:
+        """Whether the call has had the effects of the recorded one: arrays that are kept here may be in their way."""
+        return self.recorded.result[0] != "stored" or len(self.effects) == len(self.recorded.result[1])
+
     def compare(self, name: str, schedule: Schedule, result: Any) -> None:
         """Raise ``StaticGraphError`` unless the call of ``schedule`` gave ``result`` and left the same state behind."""
         found: list[Any] = []
@@ -143,17 +149,17 @@ class EagerCall:
                                    + str(blame_forward(self, schedule)))
         if self.recorded.result[0] == "stored":
             for effect, own in zip(self.recorded.result[1], self.effects, strict=True):
-                if effect.is_entry:
-                    flatten((effect.holder[effect.key],), found)
-                else:
-                    found += own  # the replay's result is referenced no more
-        now = self.state.seen()
+                now = effect.holder[effect.key] if effect.is_entry else None
+                leaves: list[Any] = []
+                flatten((np.asarray(now) if isinstance(now, KINDS) and own else now,), leaves)
+                found += leaves if len(leaves) == len(own) else own  # the replay's result is referenced no more
+        state = self.state.seen()
         outputs = self.recorded.graph.outputs
         values = self._values()
         pairs = [(f"result {i}", a, array_of(y), v)
                  for i, (a, y, v) in enumerate(zip(self.arrays, found, outputs, strict=True))]
-        pairs += [(key, self.after.get(key), now.get(key), values.get(key))
-                  for key in dict.fromkeys((*self.after, *now))]
+        pairs += [(key, self.after.get(key), state.get(key), values.get(key))
+                  for key in dict.fromkeys((*self.after, *state))]
         self._judge(name, pairs, lambda: blame_forward(self, schedule))
 
     def _values(self) -> dict[str, Value]:
@@ -261,7 +267,7 @@ class Verifier:
             reference.excused = self.excused
             result = function.function(*args, **kwargs)
             entry = function.entry(args, kwargs)
-            if entry is None or entry.schedule is None or entry.recording is not recorded:
+            if entry is None or entry.schedule is None or entry.recording is not recorded or not reference.is_alike():
                 return result
             reference.compare(function.__qualname__, entry.schedule, result)
             self.compared += 1

@@ -449,7 +449,7 @@ def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     if known in _OF_MEMORY and any(not _is_own(k, x) for x in _arrays_in(k, args, [])):
         o.note(f"numpy.{name} asks where arrays lie in memory, which may be elsewhere in every call")
         return f(*args, **kwargs)
-    again, args = numpy_nodes.of_numbers_of_python(f, args)
+    again, args = numpy_nodes.of_single_numbers(f, args)
     args, kwargs = tuple([wrapped(k, x) for x in _plain(args, f"numpy.{name}")]), _plain(kwargs, f"numpy.{name}")
 
     def fn(*args: Any, **kwargs: Any) -> Any:
