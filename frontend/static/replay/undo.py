@@ -90,7 +90,7 @@ def undoing(compiled: Compiled, frame: Any, first: int, everything: bool = False
         random = None if position is None else position()
 
         def back(error: RunError) -> None:
-            if random is not None and error.run and error.run[-1][0] is error.node and is_given_again(error.node):
+            if random is not None and error.run and error.run[-1][0] is error.node and error.run[-1][2] is not None:
                 error.run[-1][2].random = random_state.complete()
             for node, array in arrays:
                 frame.replace(node, array)

@@ -20,7 +20,7 @@ from kusari.runtime.python_rows import RunError
 from ... import functions as F
 from ...variable import Variable
 from ..arrays.captured import outside_value, owner
-from ..computed_numbers import KINDS, ComputedNumber, computed_number, number_of
+from ..computed_numbers import KINDS, ComputedNumber, computed_number, number_of, settled
 from ..errors import is_from_handler
 from ..guards.reached import EXPECT, Reached
 from ..trees import SCALARS, flatten, unflatten
@@ -292,9 +292,21 @@ def of_numbers(tape: Tape, native: Callable[..., Any], operands: tuple[Any, ...]
     plain = [x.kusari_value if isinstance(x, ComputedNumber) else x for x in operands]
     of_numpy = [x.dtype for x in plain if isinstance(x, (np.ndarray, np.generic))]
     if not of_numpy:
-        return _of_python(tape, native, operands, plain)
-    common = np.result_type(*of_numpy, *[x for x in plain if type(x) in (int, float)])
-    return on_arrays(*[_operand(x, common) if isinstance(x, ComputedNumber) else x for x in operands])
+        found = _of_python(tape, native, operands, plain)
+    else:
+        common = np.result_type(*of_numpy, *[x for x in plain if type(x) in (int, float)])
+        given = [_operand(x, common) if isinstance(x, ComputedNumber) else x for x in operands]
+        found = NotImplemented if any(x is None for x in given) else on_arrays(*given)
+    return _as_sum(found, native, operands)
+
+
+def _as_sum(found: Any, native: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
+    """Note of the result of an operator which number it is with another one added, if it is; returns it."""
+    if isinstance(found, ComputedNumber) and native in (operator.add, operator.sub) and isinstance(
+            operands[0], ComputedNumber) and type(operands[1]) is int:
+        number, offset = operands[0].kusari_sum or (operands[0], 0)
+        found.kusari_sum = number, offset + (operands[1] if native is operator.add else -operands[1])
+    return found
 
 
 def _with_variable(native: Callable[..., Any], *operands: Any) -> Any:
@@ -303,8 +315,21 @@ def _with_variable(native: Callable[..., Any], *operands: Any) -> Any:
     number = next(x for x in operands if isinstance(x, ComputedNumber))
     if native not in _WITH_VARIABLES or like.dtype.kind != "f":
         return NotImplemented
-    spread = F.broadcast_to(F.cast(Variable(number.kusari_array, requires_grad=False), like.dtype), like.shape)
+    spread = F.broadcast_to(cast_number(number, like.dtype), like.shape)
     return native(*[spread if x is number else x for x in operands])
+
+
+def cast_number(number: ComputedNumber, dtype: Any) -> Variable:
+    """Return a number as a Variable of a floating-point dtype; integers become doubles first, as in NumPy."""
+    x = Variable(number.kusari_array, requires_grad=False)
+    return F.cast(x if number.kusari_kind is not int else F.cast(x, np.float64), dtype)
+
+
+def stored_number(number: ComputedNumber, dtype: Any) -> Any:
+    """Return the array of a number that is stored to elements of a dtype; the number where it may be too large."""
+    if number.kusari_kind is not int or dtype == np.int64:
+        return number.kusari_array
+    return cast_number(number, dtype)._array if dtype.kind == "f" else settled(number, "__setitem__()")
 
 
 def of_single_numbers(f: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
@@ -366,7 +391,12 @@ def extreme_of(tape: Tape, f: Any, numbers: list[Any]) -> Any:
 
 
 def _operand(number: ComputedNumber, common: Any) -> Any:
-    """Return the array of a number among NumPy's operands, whose dtype decides where the number is one of Python's."""
+    """Return the array of a number among NumPy's operands, whose dtype decides where the number is one of Python's.
+
+    None where that dtype may not have the number in other calls.
+    """
     if issubclass(number.kusari_kind, np.generic) or number.kusari_array.dtype == common:
         return number.kusari_array
-    return F.cast(Variable(number.kusari_array, requires_grad=False), common)._array
+    if common.kind not in "fc":
+        return None
+    return cast_number(number, common)._array

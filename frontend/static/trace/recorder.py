@@ -113,8 +113,8 @@ class Tape:
             self.contents.take(v._array)
         if self.fault is not None:
             return
-        for number in numbers_in(vars(template)):
-            number.kusari_read(function.label)
+        if numbers_in(vars(template)):
+            vars(template).update(settled(dict(vars(template)), function.label))
         if (held := held_arrays(self, template)) is None:
             return
         if of_user is not None and any(self.of_parameters.has(v._array) and not _is_parameter(v) for v in inputs):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from static.models import Model, build
-from static.observed.harness import CHANGED, Rows, before, check, late
+from static.observed.harness import Rows, before, check, late
 
 import kusari
 import kusari.functions as F
@@ -361,7 +361,7 @@ def two_numbers_in_turn(decorate: Any) -> Any:
     lambda s, h: [h, h * 2, h * 3][s.i], lambda s, h: [h, h * 2, h * 3][s.i:][0], lambda s, h: (h, h * 2)[s.i % 2],
     lambda s, h: sum([h * k for k in range(s.i + 1)]), lambda s, h: h * {0: 1.0, 1: 2.0, 2: 3.0}[s.i],
     lambda s, h: h * (0 < s.i < 2), lambda s, h: h * len("abc"[s.i:]), lambda s, h: h * float(f"{s.i}"),
-    lambda s, h: h * float("%d" % s.i), lambda s, h: h ** s.i, lambda s, h: h * len([1] * s.i),
+    lambda s, h: h * float(str(s.i)), lambda s, h: h ** s.i, lambda s, h: h * len([1] * s.i),
     lambda s, h: h * (s.i in (1, 2)), lambda s, h: h * len({s.i, 1}), lambda s, h: h * [*range(s.i, 5)][0],
     lambda s, h: h * [n for n, _ in enumerate("ab", s.i)][0], lambda s, h: h * int(bool(s.i)),
     lambda s, h: h * s.i.bit_length(), lambda s, h: h * np.arange(s.i + 1)[-1], lambda s, h: h * np.zeros(3)[s.i],

@@ -51,7 +51,8 @@ DRAWS: dict[str, Any] = {
     "sum of two": lambda s: random.randrange(2) + s.rng.integers(2), "of an attribute": lambda s: random.randrange(
         s.dice) // 2}
 USES: dict[str, Any] = {
-    "a row": lambda s, h, x, i: h[i], "an element": lambda s, h, x, i: h * x[i, i], "a factor": lambda s, h, x, i: h * i,
+    "a row": lambda s, h, x, i: h[i],
+    "an element": lambda s, h, x, i: h * x[i, i], "a factor": lambda s, h, x, i: h * i,
     "a row of a table": lambda s, h, x, i: h + s.table[i], "a row of a weight": lambda s, h, x, i: h * s.m.W[i],
     "a part": lambda s, h, x, i: h[:, i:i + 2], "rows": lambda s, h, x, i: h[i:i + 1] + x[i:i + 1, None, ::2][0, 0, 0],
     "a part of an argument": lambda s, h, x, i: h[:, :2] * x[..., i:i + 2],

@@ -92,6 +92,8 @@ _SHALLOW = frozenset(("append", "extend", "get", "items", "keys", "values", "cop
 def _method(k: Observer, f: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Call a method above the net, unless it is one that calls nothing of the user's."""
     x = f.__self__
+    if type(x) is slice:
+        f = getattr(settled(x, f.__name__), f.__name__)
     if not issubclass(type(x), np.ndarray) and not holds_numbers(x, f.__name__):
         args, kwargs = settled(args, f.__name__), settled(kwargs, f.__name__)
     handler = _method_of(type(x))

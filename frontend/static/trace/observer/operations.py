@@ -371,7 +371,8 @@ def set_item(k: Observer, x: Any, key: Any, value: Any) -> None:
     tape = k.observation.tape
     if numbers_in(key) and not k.observation.off:
         key = slices.stored(tape, x, key)
-    value = value.kusari_array if isinstance(value, ComputedNumber) else _plain(value, "__setitem__()")
+    value = numpy_nodes.stored_number(value, x.dtype) if isinstance(value, ComputedNumber) else _plain(
+        value, "__setitem__()")
     key = _plain(key, "__setitem__()", _INTEGERS)
     source = tape.picked.source(tape, key, value) if is_mask(key) and not k.observation.off else None
     if source is not None:

@@ -1,4 +1,7 @@
-"""Slices between computed numbers, ``x[:, i:i + 8]``: rows by an array of integers, as many as in the trace."""
+"""Slices between computed numbers, ``x[:, i:i + 8]``: rows by an array of integers, as many as in the trace.
+
+Where the number of rows is not known to be the same in other calls (``x[:n]``), replays compare the numbers.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -6,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...computed_numbers import ComputedNumber, numbers_in
+from ...computed_numbers import ComputedNumber
 from ..numpy_nodes import by_python
 
 if TYPE_CHECKING:
@@ -16,9 +19,15 @@ _WHOLE = slice(None)
 
 
 def is_between_numbers(index: Any) -> bool:
-    """Whether an index is a slice of which a bound is a computed integer."""
-    return type(index) is slice and bool(numbers_in(index)) and all(
-        x is None or isinstance(x, (int, np.integer)) for x in (index.start, index.stop, index.step))
+    """Whether an index is a slice between a computed integer and the same with a number added: as many rows always."""
+    if type(index) is not slice or not all(isinstance(x, ComputedNumber) and isinstance(x, (int, np.integer)) for x in (
+            index.start, index.stop)) or not (index.step is None or type(index.step) is int):
+        return False
+    return _root(index.start) is _root(index.stop)
+
+
+def _root(number: Any) -> Any:
+    return number if number.kusari_sum is None else number.kusari_sum[0]
 
 
 def taken(tape: Tape, x: Any, key: Any, take: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
