@@ -119,7 +119,7 @@ def _apply(k: Observer, operation: Operation, fn: Callable[..., Any] | None = No
     operands = (operation.args, operation.kwargs) if operands is None else operands
     arrays = _arrays_in(k, operands, [])
     refused = [x for x in written if operation.rewrite is None or not tape.is_value(x)]
-    if _changes_in_place(k, written):
+    if _changes_in_place(k, operation):
         return operation() if _is_refused(k, name, arrays, []) else in_place.change(tape, operation, fn or operation.fn)
     if _is_refused(k, name, arrays, refused):
         return operation()
@@ -149,10 +149,11 @@ def _by_python(k: Observer, operation: Operation, fn: Callable[..., Any], known:
     return o.fresh_tree(recorded)
 
 
-def _changes_in_place(k: Observer, written: tuple[Any, ...]) -> bool:
+def _changes_in_place(k: Observer, operation: Operation) -> bool:
     """Whether replays change the one array that is written to at this place, where it lies."""
-    return len(written) == 1 and (in_place.is_changed(k.observation.tape, written[0]) or (
-        _is_outside(k, written[0]) and in_place.adopts(k.observation.tape, written[0])))
+    tape, written = k.observation.tape, operation.written
+    return len(written) == 1 and (in_place.is_changed(tape, written[0]) or (_is_outside(k, written[0]) and (
+        in_place.adopts(tape, written[0]) or in_place.adopts_rows(tape, written[0], operation))))
 
 
 def _write(k: Observer, operation: Operation, known: Any) -> Any:
