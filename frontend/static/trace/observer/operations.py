@@ -364,6 +364,7 @@ def item(k: Observer, x: Any, key: Any) -> Any:
     if (value := tape.known(found)) is not None and not k.observation.off:
         tape.lend(view, value)
         tape.written.view_by_number(x)
+        tape.constants.view_by_number(view)
     return view
 
 
