@@ -292,7 +292,7 @@ def test_options(name: str, options: dict[str, Any]) -> None:
     assert static.replays and not static.aside
 
 
-@pytest.mark.parametrize("name", FOLLOWED)
+@pytest.mark.parametrize("name", sorted(FOLLOWED))
 @pytest.mark.parametrize("joined", [False, True])
 def test_whole_steps(name: str, joined: bool) -> None:
     def program(decorate: Any) -> Any:
