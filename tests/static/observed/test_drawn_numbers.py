@@ -234,13 +234,13 @@ def test_the_first_step_after_loading_draws_once() -> None:
     """It is made twice, so that it rounds as compiled code does."""
     def run(decorate: Any) -> Any:
         np.random.seed(0)
+        random.seed(1)
         model = drawing(decorate, lambda s, x: F.sum(s.l(x)) * (random.random() + s.rng.random() + s.old.rand()))
         optimizer = kusari.optimizers.SGD(0.01).setup(model)
         saved = kusari.serializers.DictionarySerializer()
         optimizer.update(model, np.ones((3, 4), "f"))
         optimizer.serialize(saved)
         optimizer.serialize(kusari.serializers.NpzDeserializer(saved.target))
-        random.seed(1)
         optimizer.update(model, np.ones((3, 4), "f"))
         return random.getstate(), model.rng.bit_generator.state, model.old.get_state()[2], [
             p.array.copy() for p in model.params()]
