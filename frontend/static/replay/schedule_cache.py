@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...configuration import config
 from ..compile.families import Family, without_extents
 from ..errors import Fault
+from ..guards.changing import Changing
 from ..guards.guard import Entry, Guard
 from ..room import Holder, free_memory, made
 from ..signature import without_numbers
-from ..trace.changing import Changing
 from ..trace.recording import Recording
 
 if TYPE_CHECKING:

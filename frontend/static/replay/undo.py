@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kusari.codegen.native import UNIFORM
@@ -37,10 +38,10 @@ def is_given_again(node: Node) -> bool:
     return node.op is STATIC_CODE or "function" in node.attrs
 
 
-def _where(generator: Any) -> Callable[[], None]:
-    put_back = state_of(generator)
-    assert put_back is not None  # as it was known when the call was traced
-    return put_back
+def _savers(nodes: Sequence[Node]) -> list[Callable[[], Any]]:
+    """Return functions that save what nodes change outside, and where generators stand from which they draw."""
+    generators = {id(g): g for node in nodes if (g := node.attrs.get("generator")) is not None}
+    return [*[e.saved for e in early_effects(nodes)], *[partial(state_of, g) for g in generators.values()]]
 
 
 def may_fail(row: Instruction) -> bool:
@@ -69,24 +70,22 @@ def undoing(compiled: Compiled, frame: Any, first: int, everything: bool = False
                if node.op not in (CHANGE_IN_PLACE, NEW_ARRAY) and type(s := slots.get(v)) is External
                and s.index in params}
     drawn = {node.attrs["dist"] for node in early if node.op.traits & Trait.RANDOM}
-    effects = early_effects(early)
-    generators = [*{id(g): g for node in early if (g := node.attrs.get("generator")) is not None}.values()]
-    if not written and not drawn and not effects and not in_place and not replaced and not generators:
+    savers = _savers(early)
+    if not any([written, drawn, savers, in_place, replaced]):
         return None
     plain = drawn <= {"rand", "uniform", *UNIFORM}
     position = None if not drawn else random_state.position if plain else random_state.complete
 
     def left(node: Node) -> Left | None:
-        if not is_given_again(node):
-            return None
-        return Left(None if position is None else position(), [*[e.saved() for e in effects], *map(_where, generators)])
+        return Left(None if position is None else position(), [save() for save in savers]) if (
+            is_given_again(node)) else None
     frame.noting = left  # functions that draw, or change what the call has changed, do so once
 
     def note() -> Callable[[RunError], None]:
         arrays = [(node, frame.array(node.inputs[0])) for node in replaced]
         before = [(i, frame.bound[i].copy()) for i in written]
         regions = [(there := region(node, frame.array(node.inputs[0])), there.copy()) for node in in_place]
-        saved = [*[e.saved() for e in effects], *map(_where, generators)]
+        saved = [save() for save in savers]
         random = None if position is None else position()
 
         def back(error: RunError) -> None:

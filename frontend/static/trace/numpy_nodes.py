@@ -2,7 +2,8 @@
 
 Arrays among the results are values like any other, so the call is split: functions before and after are compiled. So
 are numbers that are computed with. Integers and truth values that the code needs become constants of the graph, which a
-node compares in every replay: where one is another, the call goes on define-by-run.
+node compares in every replay: where one is another, the call goes on define-by-run. Draws from NumPy's global generator
+are the primitive that functions draw with; Python draws from others that were there before the call.
 """
 from __future__ import annotations
 
@@ -14,17 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kusari.ir import Graph, Node, Op, Trait, Value
+from kusari.ir import PRIMITIVES, Graph, Node, Op, Trait, Value
 from kusari.runtime.python_rows import RunError
 
 from ... import functions as F
+from ..._random_state import state_of
 from ...variable import Variable
 from ..arrays.captured import outside_value, owner
 from ..computed_numbers import KINDS, ComputedNumber, computed_number, number_of, settled
 from ..errors import is_from_handler
+from ..guards.changing import compared
 from ..guards.reached import EXPECT, Reached
 from ..trees import SCALARS, flatten, unflatten
-from .changing import compared
 from .effects import CHANGE, LOOK, Effect, add, refill
 
 if TYPE_CHECKING:
@@ -400,3 +402,74 @@ def _operand(number: ComputedNumber, common: Any) -> Any:
     if common.kind not in "fc":
         return None
     return cast_number(number, common)._array
+
+
+def rows_of_slice(tape: Tape, index: slice, count: int) -> Any:
+    """Return the numbers of the rows, of so many, that a slice picks, as a value; None if replays cannot."""
+    def rows(*bounds: Any) -> Any:
+        return np.arange(*slice(*[None if x is None else int(x) for x in bounds]).indices(count))
+    bounds = index.start, index.stop, index.step
+    plain = [x.kusari_value if isinstance(x, ComputedNumber) else x for x in bounds]
+    given = tuple([x.kusari_array if isinstance(x, ComputedNumber) else x for x in bounds])
+    return by_python(tape, "rows of a slice", rows, given, {}, rows(*plain))
+
+
+# -- draws -------------------------------------------------------------------------------------------------------------
+
+_BY_SHAPE = {"rand": "random_sample", "randn": "standard_normal"}
+_PARAMETERS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("random_sample", "random", "standard_normal", "standard_exponential", "standard_cauchy"), ()),
+    **dict.fromkeys(("normal", "laplace", "gumbel", "logistic"), ("loc", "scale")), "uniform": ("low", "high"),
+    **dict.fromkeys(("randint", "random_integers"), ("low", "high")),
+    "binomial": ("n", "p"), "exponential": ("scale",), "rayleigh": ("scale",),
+    "poisson": ("lam",), "geometric": ("p",), "beta": ("a", "b"), "gamma": ("shape", "scale"),
+    "lognormal": ("mean", "sigma"), "standard_gamma": ("shape",), "chisquare": ("df",), "choice": ("a",)}
+RANDOM = PRIMITIVES["random"]
+
+
+def drawn(tape: Tape, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+    """Record that replays draw as ``numpy.random.name`` has drawn ``result``; returns it as a value of the trace.
+
+    None if they cannot.
+    """
+    if type(result) not in (np.ndarray, float, int) or tape.fault is not None:
+        return None
+    if name == "permutation":
+        if len(args) != 1 or kwargs or type(args[0]) is not int:
+            return None
+        dist, given = name, args
+    elif name in _BY_SHAPE:
+        dist, given = _BY_SHAPE[name], ()
+    else:
+        names = _PARAMETERS.get(name)
+        if names is None or len(args) > len(names) + 1 or not kwargs.keys() <= {*names, "size"}:
+            return None
+        dist, given = name, args[:len(names)]
+        for left in names[len(given):]:
+            if left not in kwargs:
+                break
+            given += kwargs[left],
+        if len(given) != len(args[:len(names)]) + len(kwargs.keys() & {*names}):
+            return None
+    if not all(type(x) in (int, float) for x in given):
+        return None
+    array = np.asarray(result)
+    tape.append(RANDOM, (), (array,), {
+        "dist": dist, "args": given, "shape": array.shape, "dtype": array.dtype.name})
+    tape.expect_draws()
+    tape.draws = True
+    if type(result) is not np.ndarray:
+        return as_number(tape, f"numpy.random.{name}", result, array)
+    tape.written.made(result)
+    return result
+
+
+def drawn_by_python(tape: Tape, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+    """Record that replays draw as ``f``, a method of a generator, has drawn ``result``; returns it as a value.
+
+    None if they cannot.
+    """
+    generator = f.__self__
+    if state_of(generator) is None:
+        return None
+    return by_python(tape, f"{type(generator).__name__}.{f.__name__}", f, args, kwargs, result, generator=generator)

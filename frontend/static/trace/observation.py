@@ -22,10 +22,10 @@ from ...parameter import Parameter
 from ...variable import Variable
 from ..computed_numbers import ComputedNumber, numbers_in, settled
 from ..guards import guard as guards
+from ..guards.changing import Changing
 from ..guards.check import Checks, checks_of
 from ..guards.guard import ANY_VARIABLE, LARGEST_ARRAY_BYTES, MISSING, Entry, Guard
 from ..trees import has_arrays
-from .changing import Changing
 from .effects import Additions, Effect, discard, store
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from ...tape import recording
 from ...variable import Variable, output_variable
 from ..arrays.bindings import ArrayBinding
 from ..computed_numbers import ComputedNumber, number_of, settled
+from ..guards.changing import READ
 from ..guards.reached import Reached
 from ..trees import VARIABLE, array_of, flatten, leaf_kinds, unflatten
-from .changing import READ
 from .effects import LOOK
 from .numpy_nodes import look_again
 from .own_functions import Applied, Unforeseen, operands, own_settings, raising, settings

@@ -304,9 +304,6 @@ def _frame_of_the_copy() -> types.FrameType | None:
 
 
 def _round(k: Observer, x: Any, /, *digits: Any, **kwargs: Any) -> Any:
-    followed = NotImplemented if kwargs else of_python(k.observation.tape, round, (x, *digits))
-    if followed is not NotImplemented:
-        return followed
     found = lookup.call_own(k, x, "__round__", *digits, **kwargs)
     return native(k, round, (x, *digits), kwargs) if found is MISSING else found
 

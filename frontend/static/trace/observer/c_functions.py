@@ -25,8 +25,7 @@ from ....link.namespace import entries_of
 from ....variable import Variable
 from ...computed_numbers import settled
 from ...guards.guard import MISSING
-from ..draws import drawn, drawn_by_python
-from ..numpy_nodes import of_python
+from ..numpy_nodes import drawn, drawn_by_python, of_python
 from ..observation import FRAMES_PER_CALL, NOT_DRAWN_AGAIN, NOT_GONE_ON
 from ..own_functions import GENERATORS
 from . import containers, lookup, operations, texts

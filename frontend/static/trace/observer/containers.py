@@ -12,12 +12,14 @@ import numpy as np
 
 from ....variable import Variable
 from ...arrays import cards
+from ...arrays.picked import taken
 from ...computed_numbers import ComputedNumber, numbers_in, settled
+from ...guards import changing
 from ...guards.guard import IMMUTABLE, MISSING, shown
-from .. import changing
 from ..effects import store
+from ..numpy_nodes import rows_of_slice
 from ..observation import NOT_GONE_ON
-from . import lookup, operations, slices
+from . import lookup, operations
 from .c_code import wrapped
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ def read(k: Observer, x: Any, key: Any) -> Any:
         key = settled(key, "an index")
     if type(key) not in (int, slice, bool) and kind in (list, tuple, str, bytes, range):
         index = lookup.call_own(k, key, "__index__")
-        key = key if index is MISSING else index
+        key = key if index is MISSING else settled(index, "an index")
     return _reader_of(kind)(k, x, key)
 
 
@@ -159,7 +161,7 @@ def _item_of_default(k: Observer, x: Any, key: Any) -> Any:
 def _item_of_variable(k: Observer, x: Any, key: Any) -> Any:
     get_item, tape = type(x).__getitem__, k.observation.tape
     if numbers_in(key):
-        x, key = slices.taken(tape, x, key, functools.partial(k.of_variables, get_item))
+        x, key = taken(functools.partial(rows_of_slice, tape), x, key, functools.partial(k.of_variables, get_item))
         key = tuple([i if type(i) is not list else settled(i, "an index") for i in key]) if type(key) is tuple else key
     return k.of_variables(get_item, x, key)
 

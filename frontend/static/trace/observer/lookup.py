@@ -23,9 +23,10 @@ from ....parameter import Parameter
 from ....variable import Variable
 from ...arrays import cards
 from ...computed_numbers import settled
+from ...guards import changing
 from ...guards.guard import MISSING
 from ...trees import SCALARS
-from .. import changing, in_place
+from .. import in_place
 from ..copies.scope import stored_attributes
 from ..observation import Observation, is_ours
 from . import operations

@@ -17,6 +17,7 @@ import numpy as np
 
 from ....variable import Variable
 from ...arrays import cards, numpy_calls
+from ...arrays import picked as picks
 from ...arrays.captured import owner
 from ...arrays.picked import copied, is_mask
 from ...arrays.written import with_item
@@ -27,7 +28,6 @@ from .. import in_place, numpy_nodes
 from ..effects import refilled
 from ..numpy_nodes import by_python
 from ..own_functions import GENERATORS
-from . import slices
 from .c_code import unknown, wrapped
 from .operators import INPLACE, Operation, Operator
 
@@ -352,7 +352,8 @@ def item(k: Observer, x: Any, key: Any) -> Any:
     is_view = bool(numbers_in(keys)) and not any(isinstance(i, (list, np.ndarray)) for i in keys)
     tape, whole = k.observation.tape, x
     if is_view and not k.observation.off:
-        whole, key = slices.taken(tape, x, key, lambda y, rows: method(k, y, "__getitem__", (rows,), {}))
+        whole, key = picks.taken(functools.partial(numpy_nodes.rows_of_slice, tape), x, key,
+                                 lambda y, rows: method(k, y, "__getitem__", (rows,), {}))
     key = _plain(key, "__getitem__()", _INTEGERS)
     if is_mask(key) and not k.observation.off and (tape.is_value(x) or tape.is_value(key)) and (
             found := numpy_nodes.picked(tape, x, key)) is not None:
@@ -360,7 +361,7 @@ def item(k: Observer, x: Any, key: Any) -> Any:
     found = method(k, whole, "__getitem__", (key,), {})
     if not is_view or type(found) is not np.ndarray:
         return found
-    view = x[slices.plain_index(keys)]
+    view = x[picks.plain_index(keys)]
     if (value := tape.known(found)) is not None and not k.observation.off:
         tape.lend(view, value)
         tape.written.view_by_number(x)
@@ -372,7 +373,7 @@ def set_item(k: Observer, x: Any, key: Any, value: Any) -> None:
     """Store an item or a part of an array."""
     tape = k.observation.tape
     if numbers_in(key) and not k.observation.off:
-        key = slices.stored(tape, x, key)
+        key = picks.stored(functools.partial(numpy_nodes.rows_of_slice, tape), x, key)
     value = numpy_nodes.stored_number(value, x.dtype) if isinstance(value, ComputedNumber) else _plain(
         value, "__setitem__()")
     key = _plain(key, "__setitem__()", _INTEGERS)

@@ -1,9 +1,9 @@
-"""Numbers and arrays in attributes, globals and dictionaries that change from call to call: counters, ring buffers.
+"""Counters, schedules, ring buffers: numbers and arrays in namespaces and dictionaries that change from call to call.
 
 At first a number is a constant of the trace, and so are elements of an array that NumPy reads; guards compare them.
 Once a guard has found another number there, or the call itself changes the array, the next trace reads what stands
 in that place as a value: each replay takes what is there then. Where the code needs a number as such (a branch, a
-shape), guards compare those that it was computed of.
+shape), guards compare the numbers of which it was computed.
 """
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from kusari.ir import Node, Op, Trait, Value
 from kusari.runtime.python_rows import RunError
 
 from ..computed_numbers import computed_number
-from ..guards.guard import Entry, EntryType, Guard
+from .guard import Entry, EntryType, Guard
 
 if TYPE_CHECKING:
-    from .observation import Observation
-    from .recorder import Tape
+    from ..trace.observation import Observation
+    from ..trace.recorder import Tape
 
 _KINDS = (int, float, np.int64, np.int32, np.float64, np.float32)  # of which an array has all numbers, or none
 
@@ -48,7 +48,7 @@ class Changing:
         self._is_new = False
 
     def __contains__(self, place: tuple[int, Any]) -> bool:
-        """Whether what stands in a place, an object's identity and a key, is a value."""
+        """Whether a number or an array in a place, an object's identity and a key, is a value."""
         return place in self._holders and place not in self._deciding
 
     def learn(self, guards: Iterable[Guard]) -> None:
