@@ -270,7 +270,7 @@ LEAVING: dict[str, tuple[Any, str]] = {
     "item": (lambda x: F.relu(x) * round(F.sum(x).item()), r"__round__\(\) of a float takes data out"),
     "float": (lambda x: F.relu(x) * round(float(F.sum(x).array)), r"__round__\(\) of a float takes data out"),
     "permutation": (lambda x: F.relu(x)[np.random.permutation(len(x))], None),
-    "python-noise": (lambda x: F.relu(x) if random.random() < 0.5 else F.tanh(x), "random"),
+    "python-noise": (lambda x: F.relu(x) if random.random() < 0.5 else F.tanh(x), "lt takes a number out"),
     "branch-on-noise": (lambda x: F.relu(x) if np.random.rand() < 0.5 else F.tanh(x), None),
     "raw-branch": (lambda x: F.relu(x) if x.sum() > 0 else F.relu(-x), "greater takes a number out"),
     "raw-float": (lambda x: F.relu(x) * round(float(x[0, 0])), "of a float takes data out"),

@@ -1,12 +1,13 @@
-"""Counters, schedules, ring buffers: numbers and arrays in namespaces and dictionaries that change from call to call.
+"""Places of counters, of schedules, of ring buffers: what changes from call to call in namespaces and dictionaries.
 
 At first a number is a constant of the trace, and so are elements of an array that NumPy reads; guards compare them.
-Once a guard has found another number there, or the call itself changes the array, the next trace reads what stands
-in that place as a value: each replay takes what is there then. Where the code needs a number as such (a branch, a
-shape), guards compare the numbers of which it was computed.
+Once a guard has found another number there, or the call itself changes the array, the next trace reads the place: each
+replay takes the number or the array of that time. Where the code needs a number as such (a branch, a shape), guards
+compare the numbers of which it was computed.
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from kusari.ir import Node, Op, Trait, Value
 from kusari.runtime.python_rows import RunError
 
+from ...link import Link
 from ..computed_numbers import computed_number
 from .guard import Entry, EntryType, Guard
 
@@ -76,14 +78,24 @@ class Changing:
         self._deciding.add(place)
 
 
-def entry(o: Observation, holder: dict[Any, Any], key: Any, value: Any, what: str, versioned: Any = None) -> Any:
-    """Note that an entry of a dictionary was read; returns the value, as a number that is computed where it changes."""
+@functools.lru_cache(maxsize=1024)
+def _is_ours(kind: type) -> bool:
+    """Whether the library changes numbers of objects, a compiled step before it runs: of optimizers and iterators."""
+    return not issubclass(kind, Link) and any(cls.__module__.startswith("kusari.") for cls in kind.__mro__)
+
+
+def entry(o: Observation, holder: dict[Any, Any], key: Any, value: Any, what: str, versioned: Any = None,
+          kind: type = object) -> Any:
+    """Note that an entry of a dictionary was read; returns the value, as a number that is computed where it changes.
+
+    ``kind`` is the class of the object that has it as an attribute.
+    """
     place = id(holder), key
     if type(value) is np.ndarray and place in o.followed:
         o.entry(holder, key, value, what, versioned)
         o.tape.written.follow(o.tape, value)
         return value
-    if type(value) not in _KINDS or place not in o.followed or o.off or not o.guarded or not o.is_outside(holder) or (
+    if type(value) not in _KINDS or _is_ours(kind) or place not in o.followed or o.off or not o.guarded or not o.is_outside(holder) or (
             o.is_read(holder, key) or o.is_stored(holder, key)):
         return o.entry(holder, key, value, what, versioned)
     known = o.numbers.get(place)

@@ -75,7 +75,7 @@ class Observation:
         self.links: dict[int, Link] = {}               # whose attributes were read, by identity
         self.additions = Additions(self)
         self.followed = followed or Changing()  # the places of numbers that replays read
-        self.numbers: dict[tuple[int, Any], Any] = {}  # those that the call has read there
+        self.numbers: dict[tuple[int, Any], Any] = {}  # which the call has read there
         self.settings: dict[str, int] = {}             # entries of `config` that blocks of the call have set
         self.hooked: dict[str, Any] | None = None      # the namespace of a link that has hooks
 

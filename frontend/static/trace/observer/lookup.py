@@ -176,7 +176,7 @@ def read_own(k: Observer, x: Any, name: str) -> Any:
                         id(entries), name) in o.followed)
                 if name in x._persistent or replaced:
                     return o.persistent(x, name, value, replaced)
-            return changing.entry(o, entries, name, value, f"{kind.__name__}.{name}", versioned)
+            return changing.entry(o, entries, name, value, f"{kind.__name__}.{name}", versioned, kind)
         is_special = name.startswith("__") and name.endswith("__")
         if not is_special or issubclass(type(x), Link):
             o.entry(entries, name, MISSING, f"{kind.__name__}.{name}", versioned)

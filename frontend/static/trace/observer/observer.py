@@ -240,6 +240,7 @@ class Observer:
 
     def seen(self, x: Any) -> Any:
         """Return a value whose truth Python looks at next."""
+        x = settled(x, "and, or") if isinstance(x, ComputedNumber) else x
         self.truth(x)
         kind = type(x)
         if kind not in IMMUTABLE and any(isinstance(getattr(kind, name, None), types.FunctionType)
@@ -380,7 +381,7 @@ class _Silence:
 
 
 class _Setting:
-    """A ``using_config`` of the call's own: what is read of that entry inside is what the call has set."""
+    """A ``using_config`` of the call's own: reads of that entry inside have the value that the call has set."""
 
     def __init__(self, observation: Observation, x: Any) -> None:
         self._settings, self._managed = observation.settings, x
