@@ -95,8 +95,8 @@ def entry(o: Observation, holder: dict[Any, Any], key: Any, value: Any, what: st
         o.entry(holder, key, value, what, versioned)
         o.tape.written.follow(o.tape, value)
         return value
-    if type(value) not in _KINDS or _is_ours(kind) or place not in o.followed or o.off or not o.guarded or not o.is_outside(holder) or (
-            o.is_read(holder, key) or o.is_stored(holder, key)):
+    if type(value) not in _KINDS or _is_ours(kind) or place not in o.followed or o.off or not o.guarded or (
+            not o.is_outside(holder) or o.is_read(holder, key) or o.is_stored(holder, key)):
         return o.entry(holder, key, value, what, versioned)
     known = o.numbers.get(place)
     if known is None:
