@@ -56,17 +56,22 @@ class Changing:
     def learn(self, guards: Iterable[Guard]) -> None:
         """Take in the places where guards have found another number of the same type."""
         for g in guards:
-            if type(g) is Entry and type(g.holder) is dict and type(g.value) in _KINDS and (
+            holder: Any = g.holder
+            if type(g) is Entry and type(holder) is dict and type(g.value) in _KINDS and (
                     type(g.now()) is type(g.value) and not g.holds()):
-                self._holders[id(g.holder), g.key] = g.holder
+                self._note(holder, g.key)
 
     def learn_array(self, o: Observation, array: Any) -> None:
         """Take in the places where an array was found that the call changes after its elements were read."""
-        found = [(g.holder, g.key) for g in o.guards if type(g) is Entry and g.value is array]
-        for holder, key in (*found, *[place for number, place in o._persistent.items() if number == id(array)]):
-            if type(holder) is dict and (id(holder), key) not in self._holders:
-                self._holders[id(holder), key] = holder
+        found: list[tuple[Any, Any]] = [(g.holder, g.key) for g in o.guards if type(g) is Entry and g.value is array]
+        found += [place for number, place in o.persistent_at.items() if number == id(array)]
+        for holder, key in found:
+            if isinstance(holder, dict) and (id(holder), key) not in self._holders:
+                self._note(holder, key)
                 self._is_new = True
+
+    def _note(self, holder: Any, key: Any) -> None:
+        self._holders[id(holder), key] = holder
 
     def learned(self) -> bool:
         """Whether an array has been taken in since this was last asked."""

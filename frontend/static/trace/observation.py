@@ -56,7 +56,7 @@ class Observation:
         self._outside: dict[int, Any] = {}             # objects that were found outside
         self._states: dict[int, Entry] = {}            # Variables found in entries, by identity
         self.arrays: dict[int, tuple[Any, str]] = {}   # arrays found outside, with their descriptions
-        self._persistent: dict[int, tuple[Any, str]] = {}  # persistent arrays, with namespace and name
+        self.persistent_at: dict[int, tuple[Any, str]] = {}  # persistent arrays, with namespace and name
         self._seen: dict[int, Any] = {}                # arrays found outside, those of parameters as well
         self.found_given: str | None = None            # an argument that was found outside, too
         self.effects: list[Effect] = []
@@ -296,7 +296,7 @@ class Observation:
         """Note that elements of an outside array were read other than by functions; False where no guard sees it."""
         if self.off or id(array) in self._read_elements:
             return True
-        place = self._persistent.get(id(array))
+        place = self.persistent_at.get(id(array))
         what = f"{place[1]}" if place is not None else self.arrays.get(id(array), (None, "an array"))[1]
         if array.nbytes > LARGEST_ARRAY_BYTES:
             self.note(f"elements of the array {what} may be read, and it is too large to look for changes in every "
@@ -317,7 +317,7 @@ class Observation:
         """
         place, kind = (entries_of(link), name), guards.type_of_array
         self.called_again(kind, place, kind(*place), f"the type of {name}", "attributes", (id(place[0]), name))
-        self._persistent[id(array)] = place
+        self.persistent_at[id(array)] = place
         self.tape.register(link, name)
         if followed:
             self.tape.written.follow(self.tape, array)
@@ -460,7 +460,7 @@ class Observation:
         self._settling.clear()
         self.guards = []
         for known in (self.known, self._fresh, self._arguments, self._outside, self._states, self.arrays,
-                      self._seen, self._persistent, self._stored, self._changed, self._read_elements, self.numbers):
+                      self._seen, self.persistent_at, self._stored, self._changed, self._read_elements, self.numbers):
             known.clear()
         self.effects = []
         self.tape = SimpleNamespace(fault="the call is over")  # generators may go on with their copies, not observed
