@@ -66,7 +66,7 @@ class Changing:
         found: list[tuple[Any, Any]] = [(g.holder, g.key) for g in o.guards if type(g) is Entry and g.value is array]
         found += [place for number, place in o.persistent_at.items() if number == id(array)]
         for holder, key in found:
-            if isinstance(holder, dict) and (id(holder), key) not in self._holders:
+            if (id(holder), key) not in self._holders and isinstance(holder, dict):
                 self._note(holder, key)
                 self._is_new = True
 
