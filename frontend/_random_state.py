@@ -1,5 +1,8 @@
 """Saving and loading the state of a random number generator, so that a resumed run draws what it would have drawn."""
 
+import functools
+import random as python_random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,3 +30,22 @@ def serialize(serializer: Any, random: Any = np.random) -> None:
         return
     if isinstance(serializer, serializer_module.Deserializer):
         random.set_state((_LEGACY, np.asarray(key, np.uint32), int(position), int(has_gauss), float(gauss)))
+
+
+def state_of(generator: Any) -> Callable[[], None] | None:
+    """Return a function that lets a generator stand where it stands now; None of a class that nothing is known of.
+
+    >>> generator = np.random.default_rng(0)
+    >>> put_back = state_of(generator)
+    >>> before = generator.random()
+    >>> put_back()
+    >>> generator.random() == before
+    True
+    """
+    if type(generator) is python_random.Random:
+        return functools.partial(generator.setstate, generator.getstate())
+    if type(generator) is np.random.RandomState:
+        return functools.partial(generator.set_state, generator.get_state(legacy=False))
+    if type(generator) is np.random.Generator:
+        return functools.partial(setattr, generator.bit_generator, "state", generator.bit_generator.state)
+    return None

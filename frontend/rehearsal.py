@@ -29,8 +29,8 @@ def rehearse(optimizer: Any, step: Callable[[], None], arguments: Any,
     """Make a step of an optimizer, ``step()``; if calls are traced in it, take it back and make it again.
 
     Taken back are parameters, gradients, states of update rules, counters, attributes of links and hooks with the
-    containers in them, NumPy's random numbers, and gradients of the Variables among ``arguments``. Other effects of
-    the user's code happen once more. ``anywhere`` is told whether calls were traced here, and returns whether they
+    containers and generators in them, random numbers, and gradients of the Variables among ``arguments``. Other effects
+    of the user's code happen once more. ``anywhere`` is told whether calls were traced here, and returns whether they
     were in any process that takes part.
     """
     for _ in range(_MOST):

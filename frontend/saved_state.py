@@ -1,17 +1,24 @@
-"""The state of objects and of NumPy's random numbers, to be put back after a call that is made once more."""
+"""The state of objects and of random numbers, to be put back after a call that is made once more."""
 from __future__ import annotations
 
+import random
 from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
 
+from ._random_state import state_of
 from .epochs import Attributes
 from .variable import Variable
 
+_PYTHONS: Any = random.random.__self__  # type: ignore[attr-defined]  # the generator of the module's functions
+_GENERATORS = (random.Random, np.random.RandomState, np.random.Generator)
+
 
 class SavedState:
-    """Namespaces, containers, their arrays, Variables, and NumPy's random numbers as they are now.
+    """Namespaces, containers, their arrays, Variables, and random numbers as they are now.
+
+    Random numbers are NumPy's, those of the module ``random``, and those of generators in namespaces and containers.
 
     Invariant: ``restore`` puts all of it back as it was when this object was made, arrays in place, but for the names
     in ``apart``.
@@ -27,11 +34,16 @@ class SavedState:
         held = [entries.values() if isinstance(entries, dict) else entries
                 for _, entries in (*self._namespaces, *self._containers)]
         arrays = [a for values in (*held, *(own for _, *own in self._variables)) for a in values]
+        generators = {id(x): x for values in held for x in values if isinstance(x, _GENERATORS)}
+        self._generators = [state_of(x) for x in (_PYTHONS, *generators.values())]
         self._copies = {id(a): (a, a.copy()) for a in arrays if isinstance(a, np.ndarray)}
 
     def restore(self) -> None:
         """Put everything back."""
         np.random.set_state(self.random)
+        for put_back in self._generators:
+            if put_back is not None:
+                put_back()
         for container, before in self._containers:
             container.clear()
             container.extend(before) if isinstance(container, list) else container.update(before)

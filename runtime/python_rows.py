@@ -82,7 +82,7 @@ class PythonRows:
     ``failed`` is the node that has raised; ``noting`` is called after each opaque instruction.
     """
 
-    noting: Callable[[], Any] | None = None
+    noting: Callable[[Node], Any] | None = None
     has_run: Sequence[tuple[Node, Any, Any]] = ()  # when an index was out of range
 
     def __init__(self, plan: Plan) -> None:
@@ -162,7 +162,7 @@ class PythonRows:
             self.failed = fault.node = node
             if fault.raised is not None:
                 explain(fault.raised, node)
-                self._run.append((node, fault.raised, self.noting and self.noting()))
+                self._run.append((node, fault.raised, self.noting and self.noting(node)))
             fault.run = tuple(self._run)
             raise
         except BaseException as error:
@@ -170,7 +170,7 @@ class PythonRows:
             explain(error, node)
             raise
         if node.op.is_opaque:
-            self._run.append((node, results, self.noting and self.noting()))
+            self._run.append((node, results, self.noting and self.noting(node)))
             if given is not arrays:
                 self._expect(node, given, arrays)
         if node.op.fills:

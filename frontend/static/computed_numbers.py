@@ -34,6 +34,7 @@ class ComputedNumber:
     kusari_value: Any
     kusari_array: Any
     kusari_reader: Reader
+    kusari_sum: tuple[Any, int] | None = None  # a number and what was added to it, if this is their sum
 
     def kusari_read(self, name: str) -> None:
         """Take note that the number is used by anything that is not recorded."""

@@ -282,7 +282,7 @@ class StaticFunction:
             return self.fn(*args, **kwargs)
         Traced.version = object()
         tape, inputs = begin(leaves)
-        observation = Observation(self.fn, tape)
+        observation = Observation(self.fn, tape, cache.changing)
         tape.observe(observation)
         try:
             with Work("tracing", self.__qualname__):
@@ -306,7 +306,7 @@ class StaticFunction:
             if cache.waste(key, True):
                 self._fall_back(cache, key, Fault(str(again), observation.where))
         except NotStatic as error:
-            if not cache.tries_again(key, observation.guards):
+            if not cache.changing.learned() and not cache.tries_again(key, observation.guards):
                 self._fall_back(cache, key, error.fault)
         return tape.end(result)
 

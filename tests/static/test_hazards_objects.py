@@ -316,7 +316,7 @@ def test_strict_also_raises_for_guards_that_always_fail() -> None:
 
         @static_graph(strict=True)
         def forward(self, x: Any) -> Any:
-            return F.relu(self.l(x)) * self.scale
+            return F.leaky_relu(self.l(x), self.scale)
 
     model = Changing()
     with pytest.raises(StaticGraphError, match=r"scale .*changes in every call"):

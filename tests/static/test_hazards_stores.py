@@ -176,7 +176,7 @@ def test_recurrent_state(both: Any, outside: bool) -> None:
     both(make, items([0, 1, 2, 3, 0, 1, 3, 0, 1, 2, 3, 2, 3, 2, 3]), rtol=1e-3, atol=1e-4)
 
 
-def test_counting_steps_aside(both: Any) -> None:
+def test_counting_is_followed(both: Any) -> None:
     def make(decorate: Any) -> Any:
         class Decorated(Reading):
             calls = 0
@@ -189,7 +189,7 @@ def test_counting_steps_aside(both: Any) -> None:
         model = Decorated()
         return lambda x: (model(x), model.calls)
 
-    both(make, xs(12), aside=r"Decorated\.calls")
+    both(make, xs(12))
 
 
 def test_lists_globals_and_closure_variables_are_changed_by_replays(both: Any) -> None:
@@ -225,9 +225,9 @@ def test_lists_globals_and_closure_variables_are_changed_by_replays(both: Any) -
     both(make, list(enumerate(xs(8))))
 
 
-@pytest.mark.parametrize(("kind", "aside"), [("global", r"the global COUNT .* changes in every call"),
+@pytest.mark.parametrize(("kind", "aside"), [("global", None),
                                              ("closure", r"the closure variable count .* changes in every call")])
-def test_counters_step_aside(both: Any, kind: str, aside: str) -> None:
+def test_counters_of_closures_step_aside(both: Any, kind: str, aside: str | None) -> None:
     def make(decorate: Any) -> Any:
         global COUNT
         COUNT = 0
@@ -270,7 +270,7 @@ LEAVING: dict[str, tuple[Any, str]] = {
     "item": (lambda x: F.relu(x) * round(F.sum(x).item()), r"__round__\(\) of a float takes data out"),
     "float": (lambda x: F.relu(x) * round(float(F.sum(x).array)), r"__round__\(\) of a float takes data out"),
     "permutation": (lambda x: F.relu(x)[np.random.permutation(len(x))], None),
-    "python-noise": (lambda x: F.relu(x) if random.random() < 0.5 else F.tanh(x), "random"),
+    "python-noise": (lambda x: F.relu(x) if random.random() < 0.5 else F.tanh(x), "lt takes a number out"),
     "branch-on-noise": (lambda x: F.relu(x) if np.random.rand() < 0.5 else F.tanh(x), None),
     "raw-branch": (lambda x: F.relu(x) if x.sum() > 0 else F.relu(-x), "greater takes a number out"),
     "raw-float": (lambda x: F.relu(x) * round(float(x[0, 0])), "of a float takes data out"),

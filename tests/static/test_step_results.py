@@ -446,7 +446,7 @@ def test_settings_that_change_often(whole: list[bool]) -> None:
             seen.append(parameters(model))
         return seen
     same(scenario)
-    assert whole == [True] * 16
+    assert whole == [True] * 22
 
 
 def test_loss_in_a_list_is_refused() -> None:

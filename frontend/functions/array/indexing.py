@@ -320,7 +320,7 @@ def get_item(x: Any, slices: Any) -> Variable:
     arrays = cuda.beside(x, arrays)
     if not arrays and not any(isinstance(e, tuple) and e and e[0] == "#" for e in entries):
         return GetItem(entries).apply((x,))[0]
-    numbers = any(isinstance(s, np.integer) and hasattr(s, "kusari_array")
+    numbers = any(isinstance(s, (int, np.integer)) and hasattr(s, "kusari_array")
                   for s in (slices if isinstance(slices, tuple) else (slices,)))
     return GetItemAdvanced(entries, numbers).apply((x, *arrays))[0]
 

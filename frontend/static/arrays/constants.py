@@ -5,6 +5,7 @@ may read them as constants. Results of NumPy on such arrays, also in place, are 
 """
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from kusari.ir import Op, Value
@@ -26,6 +27,7 @@ class Constants:
         self._memory: dict[int, Any] = {}
         self._read: dict[int, tuple[Any, Value, bytes]] = {}  # by functions, as they were then
         self._equal: dict[Any, Value] = {}
+        self._by_number: dict[int, Any] = {}  # weak references to parts that computed numbers pick
 
     def add(self, array: Any) -> None:
         """Take in an array that NumPy has made."""
@@ -34,7 +36,12 @@ class Constants:
 
     def __contains__(self, array: Any) -> bool:
         """Whether an array is, or is a part of, one that NumPy has made of constants."""
-        return bool(self._memory) and array is not None and id(owner(array)) in self._memory
+        return bool(self._memory) and array is not None and id(owner(array)) in self._memory and not (
+            id(array) in self._by_number and self._by_number[id(array)]() is array)
+
+    def view_by_number(self, array: Any) -> None:
+        """Note that an array is a part which a computed number picks, another one in other calls: no constant."""
+        self._by_number[id(array)] = weakref.ref(array)
 
     def give_away(self, arrays: list[Any]) -> dict[int, Any]:
         """Return copies, by identity, of the constants among ``arrays``, which Python of the user's may write to."""

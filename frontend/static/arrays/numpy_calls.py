@@ -203,6 +203,13 @@ def _of_sequence(tape: Any, join: Callable[..., Any], func: Any, xs: Sequence[An
     return recorded(tape, lambda *ys: join(ys, *rest, **kwargs), lambda *ys: func(ys, *rest, **kwargs), tuple(xs))
 
 
+def _rows_in(key: Any) -> Any:
+    """Return the array of integers in an index that has only whole slices before it; None of other indices."""
+    *rest, rows = key if type(key) is tuple and key else (key,)
+    is_rows = isinstance(rows, np.ndarray) and rows.dtype.kind == "i"
+    return rows if is_rows and all([type(i) is slice and i == slice(None) for i in rest]) else None
+
+
 def of_method(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
     """Return the result of ``array.name(*args, **kwargs)``, recorded; None if no function of ours does the same."""
     kwargs = kwargs or {}
@@ -210,8 +217,9 @@ def of_method(tape: Any, name: str, array: Any, args: tuple[Any, ...], kwargs: d
         return of_function(tape, np.dot, (array, *args), kwargs)
     if len(args) > _MOST_ARGUMENTS.get(name, len(args)) or (name in _OF_FLOATS and array.dtype.kind != "f"):
         return None
-    if name == "__getitem__" and isinstance(args[0], np.ndarray) and args[0].dtype.kind == "i":
-        return recorded(tape, F.get_item, operator.getitem, (array, args[0]))
+    if name == "__getitem__" and (rows := _rows_in(args[0])) is not None:
+        rest = args[0][:-1] if type(args[0]) is tuple else ()
+        return recorded(tape, lambda x, i: F.get_item(x, (*rest, i)), lambda x, i: x[(*rest, i)], (array, rows))
     if name == "astype" and kwargs.keys() == {"copy"} and len(args) == 1 and is_plain(args):
         if not kwargs["copy"] and np.dtype(args[0]) == array.dtype:
             return array if tape.knows_elements(array) else None

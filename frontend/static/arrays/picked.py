@@ -1,7 +1,8 @@
 """Elements that a mask has picked, ``b[mask]``: as many as the mask says, which no shape of a graph can say.
 
 Most of them are stored under the same mask at once, ``a[mask] = b[mask]``, and that is a choice between two arrays. So
-the read is recorded only when anything else needs its result.
+the read is recorded only when anything else needs its result. Slices between computed numbers, ``x[:, i:i + 8]``, are
+rows by an array of integers, where they are as many in other calls; else replays compare the numbers (``x[:n]``).
 """
 from __future__ import annotations
 
@@ -15,12 +16,14 @@ from kusari.ir import Node, Value
 
 from ... import functions as F
 from ...variable import Variable
+from ..computed_numbers import ComputedNumber
 from . import numpy_calls
 
 if TYPE_CHECKING:
     from ..trace.recorder import Tape
 
 
+_WHOLE = slice(None)
 _OF_NUMPY = {"fn", "spec", "name", "errors"}  # the attributes of a node of NumPy's, which changes nothing
 
 
@@ -107,3 +110,56 @@ def copied(tape: Tape, array: Any, mask: Any, source: Any) -> Any:
 def is_mask(key: Any) -> bool:
     """Whether an index is an array of booleans."""
     return type(key) is np.ndarray and key.dtype == bool
+
+
+# -- slices between computed numbers -----------------------------------------------------------------------------------
+
+
+def is_between_numbers(index: Any) -> bool:
+    """Whether an index is a slice between a computed integer and the same with a number added: as many rows always."""
+    if type(index) is not slice or not all(isinstance(x, ComputedNumber) and isinstance(x, (int, np.integer)) for x in (
+            index.start, index.stop)) or not (index.step is None or type(index.step) is int):
+        return False
+    return _root(index.start) is _root(index.stop)
+
+
+def _root(number: Any) -> Any:
+    return number if number.kusari_sum is None else number.kusari_sum[0]
+
+
+def taken(rows_of: Callable[[slice, int], Any], x: Any, key: Any, take: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
+    """Return ``x`` and an index, of which ``take`` has done all such slices; ``rows_of`` gives their rows, or None."""
+    keys = list(key) if type(key) is tuple else [key]
+    if not any(map(is_between_numbers, keys)) or any(isinstance(i, (list, bool)) or hasattr(i, "ndim") and not (
+            isinstance(i, ComputedNumber)) for i in keys):
+        return x, key
+    axis, more = 0, x.ndim - sum(i is not None and i is not Ellipsis for i in keys)
+    for n, i in enumerate(keys):
+        if is_between_numbers(i) and axis < x.ndim:
+            rows = rows_of(i, x.shape[axis])
+            if rows is None:
+                return x, key
+            x, keys[n] = take(x, (*[_WHOLE] * axis, rows)), _WHOLE
+        axis += more if i is Ellipsis else i is not None
+    return x, tuple(keys)
+
+
+def stored(rows_of: Callable[[slice, int], Any], x: Any, key: Any) -> Any:
+    """Return an index to store to with rows in the place of such a slice, where all others are slices."""
+    keys = list(key) if type(key) is tuple else [key]
+    found = [n for n, i in enumerate(keys) if is_between_numbers(i)]
+    if len(found) != 1 or any(type(i) is not slice for i in keys) or len(keys) > x.ndim:
+        return key
+    rows = rows_of(keys[found[0]], x.shape[found[0]])
+    if rows is not None:
+        keys[found[0]] = rows
+    return tuple(keys)
+
+
+def plain_index(index: Any) -> Any:
+    """Return an index with plain numbers, which are not read."""
+    if type(index) is slice:
+        return slice(*plain_index((index.start, index.stop, index.step)))
+    if type(index) is tuple:
+        return tuple(map(plain_index, index))
+    return index.kusari_value if isinstance(index, ComputedNumber) else index

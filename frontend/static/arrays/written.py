@@ -53,10 +53,10 @@ class Written:
             id(owner(array)) in self._memory or id(array) in self._followed)
 
     def follow(self, tape: Tape, array: Any) -> None:
-        """Take a persistent array for a value where NumPy reads it, too."""
-        if tape.is_state(array) and id(array) not in self._followed:
-            if tape.known(array) is None:
-                tape.bind_state(array)
+        """Take a persistent array, or one from outside, for a value where NumPy reads it, too."""
+        if tape.is_state(array) and tape.known(array) is None:
+            tape.bind_state(array)
+        if tape.is_state(array) or outside_value(tape, array) is not None:
             self._followed.add(id(array))
 
     def owns(self, array: Any) -> bool:

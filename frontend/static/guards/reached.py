@@ -161,6 +161,7 @@ class Reached:
                 self._changed.add((number, None))
         o.known = {p: g for p, g in o.known.items()  # what is read again is guarded again
                    if p[1] in ("type", "kind") or self._found.keys().isdisjoint(_numbers(*p))}
+        o.numbers = {p: n for p, n in o.numbers.items() if p[0] not in self._found}
         self._before.clear()
 
     def read(self, guards: list[Guard]) -> Guard | None:

@@ -27,7 +27,7 @@ from ..arrays.bindings import ParameterBinding
 from ..arrays.overlap import Spans, address_of, has_address, is_writable
 from ..trace import random_state
 from ..trace.own_functions import operands
-from ..trace.python_nodes import STATIC_CODE
+from ..trace.python_nodes import runs_once
 from ..trees import array_of
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class _Expansion:
         function = node.attrs.get("function")
         if function is None:  # side-effect code has run: what it gave is used, and nothing is reported twice
             found: Any = ()
-            if node.op is STATIC_CODE:
+            if runs_once(node):
                 found = map(self._content, node.outputs)
             elif node.outputs:
                 found = node.op.call(node.attrs, *[array_of(self.env[v]) for v in node.inputs])

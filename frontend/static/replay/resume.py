@@ -15,6 +15,7 @@ from ...tape import recording
 from ..trace.ops import is_opaque
 from ..trace.python_nodes import STATIC_CODE
 from ..trees import array_of, unflatten
+from .undo import is_given_again
 
 _GRAPH = frozenset(("inputs", "outputs", "rank", "_retained_output_data", "_node", "_owned_node", "_function"))
 
@@ -27,7 +28,7 @@ class Again:
     """
 
     def __init__(self, run: Sequence[tuple[Any, Any, Any]]) -> None:
-        self._run = [entry for entry in run if entry[0].op is STATIC_CODE or "function" in entry[0].attrs]
+        self._run = [entry for entry in run if is_given_again(entry[0])]
 
     @property
     def goes_on(self) -> bool:

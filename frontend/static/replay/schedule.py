@@ -28,7 +28,7 @@ from ..gradients.differentiate import LEFT_OUT, ZEROS, Backward, differentiate, 
 from ..room import Free, close_all
 from ..trace import random_state
 from ..trace.effects import Filled
-from ..trace.python_nodes import OPAQUE_GRADIENT, STATIC_CODE
+from ..trace.python_nodes import OPAQUE_GRADIENT, runs_once
 from ..trace.recording import Recording
 from ..trees import ARRAY, VARIABLE, array_of, leaf_kinds, unflatten
 from .arguments import arguments_of
@@ -71,7 +71,7 @@ class Schedule:
         if full is not None:
             self.kept = self._choose_kept(full)
             self.saved = self.kept.saved
-            repeated = [n for n in graph.nodes if n.op is STATIC_CODE or recording.place is not None and _draws(n)]
+            repeated = [n for n in graph.nodes if runs_once(n) or recording.place is not None and _draws(n)]
             self.saved += tuple(v for n in repeated for v in n.outputs if v not in self.saved)
         whole = Graph(graph.name, graph.inputs, graph.params, graph.consts, graph.nodes + self.kept.copies,
                       outputs.values + self.saved)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...configuration import config
 from ..compile.families import Family, without_extents
 from ..errors import Fault
+from ..guards.changing import Changing
 from ..guards.guard import Entry, Guard
 from ..room import Holder, free_memory, made
 from ..signature import without_numbers
@@ -101,6 +102,7 @@ class ScheduleCache:
         self.objects: set[Any] = set()  # arguments with which it stays define-by-run, by their numbers
         self._made = 0  # large frames, when it was looked at who has them
         self.hooked: dict[str, Any] | None = None  # the namespace of a link that had hooks in the last call
+        self.changing = Changing()
 
     def family(self, key: Any) -> Family:
         """Return the family of a signature: all that differ in extents only have one."""
@@ -173,6 +175,7 @@ class ScheduleCache:
             assert recorded is not None  # fallbacks have no guards
             wasted = entry.schedule is None and recorded not in self._steps  # it has never run compiled
             changes = recorded.checks.changes()
+            self.changing.learn(recorded.checks.guards)
             found = next(filter(guards_hold, others), None)
             if found is not None:
                 others.remove(found)

@@ -3,17 +3,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kusari.codegen.native import UNIFORM
-from kusari.ir import External, Instruction, Trait
+from kusari.ir import External, Instruction, Node, Trait
 from kusari.runtime.python_rows import RunError
 
+from ..._random_state import state_of
 from ..compile.compile import Compiled
 from ..trace import random_state
 from ..trace.effects import early_effects
 from ..trace.in_place import CHANGE_IN_PLACE, NEW_ARRAY, region
-from ..trace.python_nodes import OPAQUE_GRADIENT, REPORT
+from ..trace.python_nodes import OPAQUE_GRADIENT, REPORT, STATIC_CODE
 
 
 @dataclass
@@ -29,6 +31,17 @@ class Left:
             random_state.put(self.random)
         for put_back in self.places:
             put_back()
+
+
+def is_given_again(node: Node) -> bool:
+    """Whether a call that goes on define-by-run is given the results of a node, which does not run twice."""
+    return node.op is STATIC_CODE or "function" in node.attrs
+
+
+def _savers(nodes: Sequence[Node]) -> list[Callable[[], Any]]:
+    """Return functions that save what nodes change outside, and where generators stand from which they draw."""
+    generators = {id(g): g for node in nodes if (g := node.attrs.get("generator")) is not None}
+    return [*[e.saved for e in early_effects(nodes)], *[partial(state_of, g) for g in generators.values()]]
 
 
 def may_fail(row: Instruction) -> bool:
@@ -57,25 +70,26 @@ def undoing(compiled: Compiled, frame: Any, first: int, everything: bool = False
                if node.op not in (CHANGE_IN_PLACE, NEW_ARRAY) and type(s := slots.get(v)) is External
                and s.index in params}
     drawn = {node.attrs["dist"] for node in early if node.op.traits & Trait.RANDOM}
-    effects = early_effects(early)
-    if not written and not drawn and not effects and not in_place and not replaced:
+    savers = _savers(early)
+    if not any([written, drawn, savers, in_place, replaced]):
         return None
     plain = drawn <= {"rand", "uniform", *UNIFORM}
     position = None if not drawn else random_state.position if plain else random_state.complete
 
-    def left() -> Left:
-        return Left(None if position is None else position(), [e.saved() for e in effects])
+    def left(node: Node) -> Left | None:
+        return Left(None if position is None else position(), [save() for save in savers]) if (
+            is_given_again(node)) else None
     frame.noting = left  # functions that draw, or change what the call has changed, do so once
 
     def note() -> Callable[[RunError], None]:
         arrays = [(node, frame.array(node.inputs[0])) for node in replaced]
         before = [(i, frame.bound[i].copy()) for i in written]
         regions = [(there := region(node, frame.array(node.inputs[0])), there.copy()) for node in in_place]
-        saved = [e.saved() for e in effects]
+        saved = [save() for save in savers]
         random = None if position is None else position()
 
         def back(error: RunError) -> None:
-            if random is not None and error.run and error.run[-1][0] is error.node:
+            if random is not None and error.run and error.run[-1][0] is error.node and error.run[-1][2] is not None:
                 error.run[-1][2].random = random_state.complete()
             for node, array in arrays:
                 frame.replace(node, array)

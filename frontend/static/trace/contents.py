@@ -11,7 +11,7 @@ import numpy as np
 
 from ..guards.reached import Reached
 from .numpy_nodes import make_changes
-from .own_functions import roots
+from .own_functions import own_settings, roots
 
 if TYPE_CHECKING:
     from .recorder import Tape
@@ -71,6 +71,8 @@ class Given:
                                   "copy")
         make_changes(tape)
         if tape.observation is not None and tape.fault is None:
+            if (kind := getattr(self._template, "_own_kind", None)) is not None:
+                kind.settings = own_settings(tape.observation)
             if tape.observation.silenced:
                 tape.observation.note(f"{label}, which may warn, runs while filters of warnings are others; apply it "
                                       "outside of that block")

@@ -142,7 +142,8 @@ class Additions:
     def may_begin(self, holder: Any, key: Any) -> bool:
         """Whether a number in an entry from outside was neither read nor stored."""
         o = self._observation
-        return o.guarded and o.is_outside(holder) and not o.is_stored(holder, key) and not o.is_read(holder, key)
+        return o.guarded and (id(holder), key) not in o.followed and o.is_outside(holder) and not (
+            o.is_stored(holder, key) or o.is_read(holder, key))
 
     def note(self, holder: Any, key: Any, before: Any, operation: Any, operand: Any, what: str) -> None:
         """Note that a number, which was ``before``, has become ``operation(before, operand)``."""

@@ -17,7 +17,7 @@ from kusari.runtime.python_rows import RunError
 
 from ...parameter import Parameter
 from ..arrays.bindings import ArrayBinding, ParameterBinding
-from ..arrays.captured import owner, part_of
+from ..arrays.captured import outside_value, owner, part_of
 from ..arrays.overlap import Spans, has_address
 from ..errors import is_from_handler
 from ..trees import array_of, flatten, unflatten
@@ -81,6 +81,19 @@ def adopts(tape: Tape, array: Any) -> bool:
             None if value is None else tape.bindings.get(value), (ParameterBinding, type(None))):
         return False
     tape.of_parameters.adopt(memory)
+    return True
+
+
+def adopts_rows(tape: Tape, array: Any, operation: Change) -> bool:
+    """Whether an array from outside is changed in place, as computed numbers tell where: replays copy none of it."""
+    key = operation.args[1] if operation.name == "__setitem__()" else None
+    by_number = any(type(i) is np.ndarray and i.dtype.kind == "i" and tape.is_value(i) for i in (
+        key if type(key) is tuple else (key,)))
+    if not by_number or array.base is not None or tape.written.is_outside(array) or outside_value(tape, array) is None:
+        return False
+    if tape.of_parameters.keeps_view(array) or not array.flags.carray:
+        return False
+    tape.of_parameters.adopt(array)
     return True
 
 

@@ -2,8 +2,8 @@
 
 Arrays among the results are values like any other, so the call is split: functions before and after are compiled. So
 are numbers that are computed with. Integers and truth values that the code needs become constants of the graph, which a
-node compares in every replay: where one is another, the call goes on define-by-run. Draws of arrays from NumPy's global
-generator are the primitive that functions draw with.
+node compares in every replay: where one is another, the call goes on define-by-run. Draws from NumPy's global generator
+are the primitive that functions draw with; Python draws from others that were there before the call.
 """
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ from kusari.ir import PRIMITIVES, Graph, Node, Op, Trait, Value
 from kusari.runtime.python_rows import RunError
 
 from ... import functions as F
+from ..._random_state import state_of
 from ...variable import Variable
 from ..arrays.captured import outside_value, owner
-from ..computed_numbers import KINDS, ComputedNumber, computed_number, number_of
+from ..computed_numbers import KINDS, ComputedNumber, computed_number, number_of, settled
 from ..errors import is_from_handler
+from ..guards.changing import compared
 from ..guards.reached import EXPECT, Reached
 from ..trees import SCALARS, flatten, unflatten
 from .effects import CHANGE, LOOK, Effect, add, refill
@@ -65,10 +67,11 @@ def leaves_of(result: Any) -> list[Any]:
 
 
 def by_python(tape: Tape, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-              result: Any) -> Any:
+              result: Any, **more: Any) -> Any:
     """Record that replays apply ``fn``, which has given ``result``; returns it with computed numbers.
 
     None if they cannot: ``fn`` has to be a function of the elements of its arrays and of numbers, and change nothing.
+    ``more`` are attributes of the node.
     """
     if tape.fault is not None or tape.observation is None or tape.observation.silenced:
         return None  # it might warn, where replays have other filters
@@ -86,7 +89,7 @@ def by_python(tape: Tape, name: str, fn: Callable[..., Any], args: tuple[Any, ..
         return None
     outputs = [*map(np.asarray, made)]
     tape.append(_op(name), tuple([v for v in inputs if v is not None]), outputs, {
-        "fn": fn, "spec": spec, "name": name, "errors": {} if errors == tape.errors else errors})
+        "fn": fn, "spec": spec, "name": name, "errors": {} if errors == tape.errors else errors, **more})
     if type(made[0]) is not np.ndarray:
         return as_number(tape, name, result, outputs[0])
     tape.aliases.made([*zip(inputs, given, strict=True)], [(v, x) for x in made if (v := tape.known(x)) is not None])
@@ -122,7 +125,7 @@ def apart(nodes: Iterable[Node], outputs: tuple[Value, ...], sources: Iterable[V
 
 def as_number(tape: Tape, name: str, number: Any, array: Any) -> Any:
     """Return the number that an array without axes is, as one that the trace follows; replays compare truth values."""
-    if not isinstance(number, KINDS) or isinstance(number, int):  # of which code in C reads the value without a call
+    if isinstance(number, bool) or not isinstance(number, KINDS):
         compare(tape, name, number, array)
         return number
     return computed_number(number, array, tape.numbers)
@@ -130,6 +133,8 @@ def as_number(tape: Tape, name: str, number: Any, array: Any) -> Any:
 
 def compare(tape: Tape, name: str, number: Any, array: Any) -> None:
     """Record that replays compare a number."""
+    if compared(tape, array):
+        return
     value = tape.known(array)
     if value is None or tape.checks >= MOST_CHECKED_NODES:
         tape.note_at_user(f"{name} takes more than {MOST_CHECKED_NODES} numbers out of the traced computation")
@@ -142,10 +147,10 @@ def told(tape: Tape, number: ComputedNumber, name: str) -> None:
     """Take note that code which is not recorded reads a number: replays compare integers, floats are faults."""
     if tape.fault is not None or tape.compared.get(id(number)) is number:
         return
-    if isinstance(number, np.integer):
-        tape.compared[id(number)] = number
+    tape.compared[id(number)] = number
+    if isinstance(number, (int, np.integer)):
         compare(tape, name, number.kusari_value, number.kusari_array)
-    else:
+    elif not compared(tape, number.kusari_array):
         tape.note_at_user(taken_out(f"{name} of a {number.kusari_kind.__name__}"))
 
 
@@ -289,9 +294,21 @@ def of_numbers(tape: Tape, native: Callable[..., Any], operands: tuple[Any, ...]
     plain = [x.kusari_value if isinstance(x, ComputedNumber) else x for x in operands]
     of_numpy = [x.dtype for x in plain if isinstance(x, (np.ndarray, np.generic))]
     if not of_numpy:
-        return _of_python(tape, native, operands, plain)
-    common = np.result_type(*of_numpy, *[x for x in plain if type(x) in (int, float)])
-    return on_arrays(*[_operand(x, common) if isinstance(x, ComputedNumber) else x for x in operands])
+        found = _of_python(tape, native, operands, plain)
+    else:
+        common = np.result_type(*of_numpy, *[x for x in plain if type(x) in (int, float)])
+        given = [_operand(x, common) if isinstance(x, ComputedNumber) else x for x in operands]
+        found = NotImplemented if any(x is None for x in given) else on_arrays(*given)
+    return _as_sum(found, native, operands)
+
+
+def _as_sum(found: Any, native: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
+    """Note of the result of an operator which number it is with another one added, if it is; returns it."""
+    if isinstance(found, ComputedNumber) and native in (operator.add, operator.sub) and isinstance(
+            operands[0], ComputedNumber) and type(operands[1]) is int:
+        number, offset = operands[0].kusari_sum or (operands[0], 0)
+        found.kusari_sum = number, offset + (operands[1] if native is operator.add else -operands[1])
+    return found
 
 
 def _with_variable(native: Callable[..., Any], *operands: Any) -> Any:
@@ -300,20 +317,35 @@ def _with_variable(native: Callable[..., Any], *operands: Any) -> Any:
     number = next(x for x in operands if isinstance(x, ComputedNumber))
     if native not in _WITH_VARIABLES or like.dtype.kind != "f":
         return NotImplemented
-    spread = F.broadcast_to(F.cast(Variable(number.kusari_array, requires_grad=False), like.dtype), like.shape)
+    spread = F.broadcast_to(cast_number(number, like.dtype), like.shape)
     return native(*[spread if x is number else x for x in operands])
 
 
-def of_floats(f: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """Return a function of NumPy's and its arguments with arrays in place of computed floats, of which it makes floats.
+def cast_number(number: ComputedNumber, dtype: Any) -> Variable:
+    """Return a number as a Variable of a floating-point dtype; integers become doubles first, as in NumPy."""
+    x = Variable(number.kusari_array, requires_grad=False)
+    return F.cast(x if number.kusari_kind is not int else F.cast(x, np.float64), dtype)
+
+
+def stored_number(number: ComputedNumber, dtype: Any) -> Any:
+    """Return the array of a number that is stored to elements of a dtype; the number where it may be too large."""
+    if number.kusari_kind is not int or dtype == np.int64:
+        return number.kusari_array
+    return cast_number(number, dtype)._array if dtype.kind == "f" else settled(number, "__setitem__()")
+
+
+def of_single_numbers(f: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """Return a function of NumPy's and its arguments with arrays in place of computed numbers, of which it makes
+    numbers again: of Python's, and of integers.
     """
-    places = frozenset(i for i, x in enumerate(args) if isinstance(x, ComputedNumber) and x.kusari_kind is float)
-    if not places:
+    kinds = {i: x.kusari_kind for i, x in enumerate(args) if isinstance(x, ComputedNumber) and not issubclass(
+        x.kusari_kind, np.floating)}
+    if not kinds:
         return f, args
 
-    def again(*args: Any, **kwargs: Any) -> Any:  # a float's dtype gives way to those of arrays
-        return f(*[float(x) if i in places else x for i, x in enumerate(args)], **kwargs)
-    return again, tuple([x.kusari_array if isinstance(x, ComputedNumber) and i in places else x
+    def again(*args: Any, **kwargs: Any) -> Any:  # a number's dtype gives way to those of arrays
+        return f(*[number_of(kinds[i], x) if i in kinds else x for i, x in enumerate(args)], **kwargs)
+    return again, tuple([x.kusari_array if isinstance(x, ComputedNumber) and i in kinds else x
                          for i, x in enumerate(args)])
 
 
@@ -354,16 +386,32 @@ def extreme_of(tape: Tape, f: Any, numbers: list[Any]) -> Any:
     def is_of_kind(*numbers: Any) -> Any:  # one of another type would be promoted otherwise
         return type(f(numbers)) is kind
     extreme.__name__ = is_of_kind.__name__ = f.__name__
-    _of_python(tape, is_of_kind, tuple(numbers), plain)
+    if {*map(type, plain)} != {kind}:
+        _of_python(tape, is_of_kind, tuple(numbers), plain)
     found = _of_python(tape, extreme, tuple(numbers), plain)
     return None if found is NotImplemented else found
 
 
 def _operand(number: ComputedNumber, common: Any) -> Any:
-    """Return the array of a number among NumPy's operands, whose dtype decides where the number is one of Python's."""
+    """Return the array of a number among NumPy's operands, whose dtype decides where the number is one of Python's.
+
+    None where that dtype may not have the number in other calls.
+    """
     if issubclass(number.kusari_kind, np.generic) or number.kusari_array.dtype == common:
         return number.kusari_array
-    return F.cast(Variable(number.kusari_array, requires_grad=False), common)._array
+    if common.kind not in "fc":
+        return None
+    return cast_number(number, common)._array
+
+
+def rows_of_slice(tape: Tape, index: slice, count: int) -> Any:
+    """Return the numbers of the rows, of so many, that a slice picks, as a value; None if replays cannot."""
+    def rows(*bounds: Any) -> Any:
+        return np.arange(*slice(*[None if x is None else int(x) for x in bounds]).indices(count))
+    bounds = index.start, index.stop, index.step
+    plain = [x.kusari_value if isinstance(x, ComputedNumber) else x for x in bounds]
+    given = tuple([x.kusari_array if isinstance(x, ComputedNumber) else x for x in bounds])
+    return by_python(tape, "rows of a slice", rows, given, {}, rows(*plain))
 
 
 # -- draws -------------------------------------------------------------------------------------------------------------
@@ -384,7 +432,7 @@ def drawn(tape: Tape, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], 
 
     None if they cannot.
     """
-    if type(result) not in (np.ndarray, float) or tape.fault is not None:
+    if type(result) not in (np.ndarray, float, int) or tape.fault is not None:
         return None
     if name == "permutation":
         if len(args) != 1 or kwargs or type(args[0]) is not int:
@@ -410,7 +458,18 @@ def drawn(tape: Tape, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], 
         "dist": dist, "args": given, "shape": array.shape, "dtype": array.dtype.name})
     tape.expect_draws()
     tape.draws = True
-    if type(result) is float:
+    if type(result) is not np.ndarray:
         return as_number(tape, f"numpy.random.{name}", result, array)
     tape.written.made(result)
     return result
+
+
+def drawn_by_python(tape: Tape, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+    """Record that replays draw as ``f``, a method of a generator, has drawn ``result``; returns it as a value.
+
+    None if they cannot.
+    """
+    generator = f.__self__
+    if state_of(generator) is None:
+        return None
+    return by_python(tape, f"{type(generator).__name__}.{f.__name__}", f, args, kwargs, result, generator=generator)

@@ -22,6 +22,7 @@ from ...parameter import Parameter
 from ...variable import Variable
 from ..computed_numbers import ComputedNumber, numbers_in, settled
 from ..guards import guard as guards
+from ..guards.changing import Changing
 from ..guards.check import Checks, checks_of
 from ..guards.guard import ANY_VARIABLE, LARGEST_ARRAY_BYTES, MISSING, Entry, Guard
 from ..trees import attributes_of, has_arrays, is_record
@@ -44,7 +45,7 @@ class Observation:
 
     guarded = True  # whether reads become guards
 
-    def __init__(self, function: Callable[..., Any], tape: Tape) -> None:
+    def __init__(self, function: Callable[..., Any], tape: Tape, followed: Changing | None = None) -> None:
         self.where = definition(function)
         self.tape: Any = tape
         self.guards: list[Guard] = []
@@ -54,7 +55,7 @@ class Observation:
         self._outside: dict[int, Any] = {}             # objects that were found outside
         self._states: dict[int, Entry] = {}            # Variables found in entries, by identity
         self.arrays: dict[int, tuple[Any, str]] = {}   # arrays found outside, with their descriptions
-        self._persistent: dict[int, tuple[Any, str]] = {}  # persistent arrays, with namespace and name
+        self.persistent_at: dict[int, tuple[Any, str]] = {}  # persistent arrays, with namespace and name
         self._seen: dict[int, Any] = {}                # arrays found outside, those of parameters as well
         self.found_given: str | None = None            # an argument that was found outside, too
         self.effects: list[Effect] = []
@@ -72,6 +73,9 @@ class Observation:
         self._settling: list[Callable[[], None]] = []  # puts plain numbers where the call has stored computed ones
         self.links: dict[int, Link] = {}               # whose attributes were read, by identity
         self.additions = Additions(self)
+        self.followed = followed or Changing()  # the places of numbers that replays read
+        self.numbers: dict[tuple[int, Any], Any] = {}  # which the call has read there
+        self.settings: dict[str, int] = {}             # entries of `config` that blocks of the call have set
         self.hooked: dict[str, Any] | None = None      # the namespace of a link that has hooks
 
     # Truthy if the call is known not to be static, so that nothing needs to be observed any more: asked all the time.
@@ -261,13 +265,13 @@ class Observation:
         return value
 
     def setting(self, name: str, value: Any) -> Any:
-        """Note that an entry of the configuration was read; entries in the signature need no guard."""
+        """Note that a setting was read; those in the signature, or set by the call, need no guard."""
         if issubclass(type(value), (Variable, np.ndarray)):
             self.note(f"config.{name} is an array or a Variable, which replays would not read again; give it as an "
                       "argument")
         elif name == "show":
             self.note("all entries of the configuration are shown, which no guard compares")
-        elif name not in ("train", "enable_backprop"):
+        elif name not in ("train", "enable_backprop") and not self.settings.get(name):
             self.guard("attribute", config, name,
                        lambda where: guards.Attribute(config, name, value, f"config.{name}", where))
         return value
@@ -291,7 +295,7 @@ class Observation:
         """Note that elements of an outside array were read other than by functions; False where no guard sees it."""
         if self.off or id(array) in self._read_elements:
             return True
-        place = self._persistent.get(id(array))
+        place = self.persistent_at.get(id(array))
         what = f"{place[1]}" if place is not None else self.arrays.get(id(array), (None, "an array"))[1]
         if array.nbytes > LARGEST_ARRAY_BYTES:
             self.note(f"elements of the array {what} may be read, and it is too large to look for changes in every "
@@ -312,7 +316,7 @@ class Observation:
         """
         place, kind = (entries_of(link), name), guards.type_of_array
         self.called_again(kind, place, kind(*place), f"the type of {name}", "attributes", (id(place[0]), name))
-        self._persistent[id(array)] = place
+        self.persistent_at[id(array)] = place
         self.tape.register(link, name)
         if followed:
             self.tape.written.follow(self.tape, array)
@@ -455,7 +459,7 @@ class Observation:
         self._settling.clear()
         self.guards = []
         for known in (self.known, self._fresh, self._arguments, self._outside, self._states, self.arrays,
-                      self._seen, self._persistent, self._stored, self._changed, self._read_elements):
+                      self._seen, self.persistent_at, self._stored, self._changed, self._read_elements, self.numbers):
             known.clear()
         self.effects = []
         self.tape = SimpleNamespace(fault="the call is over")  # generators may go on with their copies, not observed

@@ -11,7 +11,7 @@ import random
 import weakref
 from collections import deque
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from sys import getrefcount
 from types import FrameType, FunctionType, MethodType, ModuleType
@@ -23,7 +23,7 @@ from kusari.ir import Node, Value
 from kusari.runtime.python_rows import RunError
 
 from ... import tape as _tape
-from ...configuration import using_config
+from ...configuration import config, using_config
 from ...function_node import FunctionNode, select_gradients
 from ...variable import Variable, output_variable
 from ..errors import is_from_handler
@@ -50,6 +50,7 @@ class OwnKind:
         self.inputs: tuple[int, ...] = ()
         self.outputs: tuple[int, ...] = ()
         self.gives: dict[tuple[bool, ...], dict[int, bool]] = {}
+        self.settings: dict[str, Any] = {}  # entries of `config` that the call has set around it
         self.changes = False  # whether its first backward has changed an array that its forward has retained
         self.fresh = _fresh_attributes(function, tape)
         self.arrays = [(i, name, x, x.tobytes()) for i, owner in enumerate(owners(function))
@@ -126,12 +127,30 @@ def apply_own(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
     if held:
         given = [hold(function, place, array) for place, array in zip(held, arrays[-len(held):], strict=True)]
         arrays = arrays[:-len(held)]
-    with using_config("enable_backprop", True), raising():
+    with settings(made._own_kind.settings), using_config("enable_backprop", True), raising():
         outputs = function.apply([Variable(x, requires_grad=x.dtype.kind in "fc") for x in arrays])
     found = tuple([v._array for v in outputs])
     places = [(i, name) if vars(owners(function)[i]).get(name) is array else None
               for (i, name), array in zip(held, given, strict=True)]
     return (*found, Applied(made, function, found, places))
+
+
+def own_settings(observation: Any) -> dict[str, Any]:
+    """Return the entries of `config` as blocks of the call have set them, but for ``enable_backprop``."""
+    found = {name: getattr(config, name) for name, n in observation.settings.items() if n and name != "enable_backprop"}
+    for name in [n for n, x in found.items() if issubclass(type(x), (Variable, np.ndarray))]:
+        observation.note(f"config.{name} is an array or a Variable, which replays would not compute again; give it to "
+                         "functions as an argument")
+    return found
+
+
+@contextmanager
+def settings(entries: dict[str, Any]) -> Generator[None]:
+    """Inside, entries of `config` are as the call has set them around Python of the user's."""
+    with ExitStack() as stack:
+        for name, value in entries.items():
+            stack.enter_context(using_config(name, value))
+        yield
 
 
 @contextmanager

@@ -19,10 +19,12 @@ from ...tape import recording
 from ...variable import Variable, output_variable
 from ..arrays.bindings import ArrayBinding
 from ..computed_numbers import ComputedNumber, number_of, settled
+from ..guards.changing import READ
 from ..guards.reached import Reached
 from ..trees import VARIABLE, array_of, flatten, leaf_kinds, unflatten
+from .effects import LOOK
 from .numpy_nodes import look_again
-from .own_functions import Applied, Unforeseen, operands, raising
+from .own_functions import Applied, Unforeseen, operands, own_settings, raising, settings
 
 if TYPE_CHECKING:
     from .recorder import Tape
@@ -73,8 +75,9 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         fresh = tape.constants.give_away([array_of(x) for x in leaves])
         tape.at_work += 1
         reached = Reached([fn, args, kwargs] if tape.observation is not None and tape.fault is None else ())
+        plain = functools.partial(fn, *map(_unread, args), **{name: _unread(x) for name, x in kwargs.items()})
         with recording(None), tape.unobserved():
-            result = fn(*args, **kwargs)
+            result = plain()
         tape.at_work -= 1
         tape.expect_draws()
         tape.contents.take_all()
@@ -88,11 +91,16 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     return wrapper
 
 
+def _unread(x: Any) -> Any:
+    """Return a plain number in place of a computed one, as code gets it in replays."""
+    return x.kusari_value if isinstance(x, ComputedNumber) else x
+
+
 def _call_code(attrs: Any, *arrays: Any) -> tuple[Any, ...]:
     """Run side-effect code on the arrays of a replay; written outputs come first, then returned arrays."""
     args, kwargs = _rebuild(attrs, arrays)
     written = [array_of(x) for x in kwargs.get("outputs", ())]
-    with recording(None), raising():
+    with recording(None), settings(attrs["settings"]), raising():
         result = attrs["fn"](*args, **kwargs)
     for buffer, array in zip(attrs["buffers"], written, strict=True):
         if buffer is not None:
@@ -138,7 +146,8 @@ def _record_code(tape: Tape, fn: Callable[..., Any], args: tuple[Any, ...], kwar
     returned: list[Any] = []
     given = flatten(result, returned)
     variables = tuple(kind is VARIABLE for kind in leaf_kinds(spec))
-    attrs = {"fn": fn, "spec": spec, "variables": variables, "copied": copied, "buffers": buffers, "result": given}
+    attrs = {"fn": fn, "spec": spec, "variables": variables, "copied": copied, "buffers": buffers, "result": given,
+             "settings": {} if tape.observation is None else own_settings(tape.observation)}
     tape.append(STATIC_CODE, inputs, written + [array_of(x) for x in returned], attrs)
 
 
@@ -267,6 +276,11 @@ def prepare(functions: Iterable[FunctionNode], exact: bool, changing: Container[
     for function in functions:
         if type(function) is _Surrogate:
             function.exact, function.changing = exact, changing
+
+
+def runs_once(node: Node) -> bool:
+    """Whether Python in a node would do or find another thing if it ran again: it acts, draws, or reads the outside."""
+    return node.op in (STATIC_CODE, LOOK, READ) or "generator" in node.attrs
 
 
 def gap(nodes: Iterable[Node]) -> Node | None:

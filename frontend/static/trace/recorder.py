@@ -113,8 +113,8 @@ class Tape:
             self.contents.take(v._array)
         if self.fault is not None:
             return
-        for number in numbers_in(vars(template)):
-            number.kusari_read(function.label)
+        if numbers_in(vars(template)):
+            vars(template).update(settled(dict(vars(template)), function.label))
         if (held := held_arrays(self, template)) is None:
             return
         if of_user is not None and any(self.of_parameters.has(v._array) and not _is_parameter(v) for v in inputs):
@@ -323,13 +323,17 @@ class Tape:
         value = self.define(array)
         if type(array) is np.ndarray and not self.keeps_results:
             self._keep.pop()
-            key, values, results = id(array), self._values, self._results  # not the tape: it would be part of a cycle
-
-            def gone(_: Any) -> None:
-                values.pop(key, None)
-                results.pop(key, None)
-            results[key] = weakref.ref(array, gone)
+            self.lend(array, value)
         return value
+
+    def lend(self, array: Any, value: Value) -> None:
+        """Map an array to a value as long as it lives."""
+        key, values, results = id(array), self._values, self._results  # not the tape: it would be part of a cycle
+
+        def gone(_: Any) -> None:
+            values.pop(key, None)
+            results.pop(key, None)
+        values[key], results[key] = value, weakref.ref(array, gone)
 
     def live_arrays(self) -> list[Any]:
         """Return the arrays with a value."""

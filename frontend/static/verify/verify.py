@@ -22,6 +22,7 @@ from ...parameter import Parameter
 from ...saved_state import SavedState
 from ...variable import Variable
 from ..arrays.bindings import ParameterBinding, StateBinding
+from ..computed_numbers import KINDS
 from ..errors import StaticGraphError
 from ..gradients.differentiate import LEFT_OUT, differentiate
 from ..replay.schedule import Schedule
@@ -87,11 +88,13 @@ def stored_entries(recorded: Recording) -> list[tuple[dict[str, Any], str]]:
 class EagerCall:
     """One call run define-by-run: its results, with their graph, and the state it leaves behind."""
 
-    def __init__(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recorded: Recording) -> None:
+    def __init__(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recorded: Recording,
+                 followed: Any) -> None:
         self.recorded = recorded
         self.excused: list[str] = []
         self.unit = coarsest(recorded)
         changed = [] if recorded.result[0] != "stored" else [e.holder for e in recorded.result[1] if not e.is_entry]
+        changed.append([n.attrs["generator"] for n in recorded.graph.nodes if "generator" in n.attrs])
         bindings = dict(zip(recorded.graph.params, recorded.bindings, strict=True))
         variables = [b.parameter if isinstance(b := bindings[v], ParameterBinding) else Variable(b.array(), name=v.hint)
                      for v in changed_in_place(recorded.graph)]
@@ -113,9 +116,10 @@ class EagerCall:
         try:
             for (holder, name), v in zip(recorded.states, states, strict=True):
                 holder[name] = v
-            observation = Observation(fn, self.tape)  # as in the traced call, so that the same functions are recorded
+            observation = Observation(fn, self.tape, followed)  # as in the traced call, so that the same is recorded
             self.tape.observe(observation)
             result = call_traced(fn, self.tape, observation, (*owner, *args), kwargs, bool(owner))
+            self.tape.numbers.told = None  # what reads numbers from now on is not the user's code
             self.results: list[Any] = []
             self.spec = flatten(result, self.results)
             if recorded.result[0] == "stored":
@@ -131,6 +135,10 @@ class EagerCall:
             for (holder, name), v in zip(recorded.states, carried, strict=True):
                 holder[name] = v
 
+    def is_alike(self) -> bool:
+        """Whether the call has had the effects of the recorded one: arrays that are kept here may be in their way."""
+        return self.recorded.result[0] != "stored" or len(self.effects) == len(self.recorded.result[1])
+
     def compare(self, name: str, schedule: Schedule, result: Any) -> None:
         """Raise ``StaticGraphError`` unless the call of ``schedule`` gave ``result`` and left the same state behind."""
         found: list[Any] = []
@@ -140,17 +148,17 @@ class EagerCall:
                                    + str(blame_forward(self, schedule)))
         if self.recorded.result[0] == "stored":
             for effect, own in zip(self.recorded.result[1], self.effects, strict=True):
-                if effect.is_entry:
-                    flatten((effect.holder[effect.key],), found)
-                else:
-                    found += own  # the replay's result is referenced no more
-        now = self.state.seen()
+                now = effect.holder[effect.key] if effect.is_entry else None
+                leaves: list[Any] = []
+                flatten((np.asarray(now) if isinstance(now, KINDS) and own else now,), leaves)
+                found += leaves if len(leaves) == len(own) else own  # the replay's result is referenced no more
+        state = self.state.seen()
         outputs = self.recorded.graph.outputs
         values = self._values()
         pairs = [(f"result {i}", a, array_of(y), v)
                  for i, (a, y, v) in enumerate(zip(self.arrays, found, outputs, strict=True))]
-        pairs += [(key, self.after.get(key), now.get(key), values.get(key))
-                  for key in dict.fromkeys((*self.after, *now))]
+        pairs += [(key, self.after.get(key), state.get(key), values.get(key))
+                  for key in dict.fromkeys((*self.after, *state))]
         self._judge(name, pairs, lambda: blame_forward(self, schedule))
 
     def _values(self) -> dict[str, Value]:
@@ -254,11 +262,11 @@ class Verifier:
             if recorded is None or any(
                     n.op is STATIC_CODE or n.op.is_opaque and "function" in n.attrs for n in recorded.graph.nodes):
                 return function.function(*args, **kwargs)  # Python with side effects cannot be taken back
-            reference = EagerCall(function.fn, args, kwargs, recorded)
+            reference = EagerCall(function.fn, args, kwargs, recorded, function.cache_of(args).changing)
             reference.excused = self.excused
             result = function.function(*args, **kwargs)
             entry = function.entry(args, kwargs)
-            if entry is None or entry.schedule is None or entry.recording is not recorded:
+            if entry is None or entry.schedule is None or entry.recording is not recorded or not reference.is_alike():
                 return result
             reference.compare(function.__qualname__, entry.schedule, result)
             self.compared += 1

@@ -252,7 +252,7 @@ def a_method_of_the_global_generator(decorate: Any) -> Any:
     return lambda i, x: model(x)
 
 
-@ROWS.falls_back("are drawn from")
+@ROWS.replays
 def a_global_generator_that_is_replaced(decorate: Any) -> Any:
     static = decorate(lambda x: F.tanh(x) * GENERATOR.rand())
 
@@ -274,7 +274,7 @@ def a_subclass_of_a_generator(decorate: Any) -> Any:
     return lambda i, x: (static(x), mine.getstate())
 
 
-@ROWS.falls_back("are drawn from")
+@ROWS.replays
 def a_class_that_draws(decorate: Any) -> Any:
     class Noise:
         def __init__(self) -> None:

@@ -166,7 +166,7 @@ def a_running_mean_with_momentum(decorate: Any) -> Any:
     return lambda i, x: (model(x), model.mean, model.steps)
 
 
-@ROWS.falls_back("takes a number out of the traced computation")
+@ROWS.replays
 def a_memory_of_keys(decorate: Any) -> Any:
     def body(self: Any, x: Any) -> Any:
         h = F.normalize(self.l(x))
@@ -382,7 +382,7 @@ def an_early_best(decorate: Any) -> Any:
     return lambda i, x: (model(x), model.best)
 
 
-@ROWS.falls_back("changes in every call; pass it as an argument")
+@ROWS.replays
 def a_warmup_by_steps(decorate: Any) -> Any:
     def body(self: Any, x: Any) -> Any:
         self.step += 1

@@ -169,7 +169,7 @@ def global_by_eval(decorate: Any) -> Any:
     return changed(lambda v: globals().update(K=v), (1.0, 2.0), decorate(lambda x: F.tanh(x) * eval("K + 1")))
 
 
-@ROWS.falls_back("changes in every call")
+@ROWS.replays
 def global_counted_by_the_function(decorate: Any) -> Any:
     def body(x: Any) -> Any:
         global K

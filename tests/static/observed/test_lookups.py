@@ -402,7 +402,7 @@ def attributes_of_the_static_method(decorate: Any) -> Any:
     return before(Decorated(), lambda i: setattr(Decorated.forward, "k", 1.0 + i // 3))
 
 
-@ROWS.falls_back("changes in every call")
+@ROWS.replays
 def attributes_counted_on_the_static_function(decorate: Any) -> Any:
     @decorate
     def static(x: Any) -> Any:

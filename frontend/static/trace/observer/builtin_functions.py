@@ -22,7 +22,7 @@ from ....link.namespace import namespace_of
 from ....variable import Variable
 from ...computed_numbers import ComputedNumber, settled
 from ...guards.guard import MISSING
-from ..numpy_nodes import extreme_of
+from ..numpy_nodes import extreme_of, of_python
 from ..observation import NOT_DRAWN_AGAIN, NOT_GONE_ON, is_ours
 from ..own_functions import GENERATORS
 from . import containers, lookup, operations, texts
@@ -250,7 +250,8 @@ def _hash(k: Observer, x: Any) -> Any:
 def _collection(f: Any) -> Handler:
     """``list``, ``tuple``, ``set`` … of an iterable."""
     def handler(k: Observer, /, *args: Any, **kwargs: Any) -> Any:
-        return containers.made(k, f(*[containers.iterate(k, x) for x in args[:1]], *args[1:], **kwargs))
+        rest = settled((args[1:], kwargs), f.__name__)
+        return containers.made(k, f(*[containers.iterate(k, x) for x in args[:1]], *rest[0], **rest[1]))
     return handler
 
 
@@ -274,6 +275,8 @@ def content(k: Observer, x: Any) -> Any:
 def _iterator(f: Any) -> Handler:
     """``zip``, ``map``, ``enumerate``, ``itertools.chain`` …: an iterator over others."""
     def handler(k: Observer, /, *args: Any, **kwargs: Any) -> Any:
+        args = tuple([settled(x, f.__name__) if isinstance(x, ComputedNumber) else x for x in args])
+        kwargs = settled(kwargs, f.__name__)
         inner = [containers.iterate(k, x) if isinstance(x, Variable) or not isinstance(x, (str, bytes)) and hasattr(
             type(x), "__iter__") else wrapped(k, x, CALLBACKS) for x in args]
         return k.observation.fresh(f(*inner, **kwargs))
@@ -323,6 +326,9 @@ def _arithmetic(f: Any, ufunc: Any) -> Handler:
             return k.of_variables(f, *args)
         if any(issubclass(type(x), np.ndarray) for x in args):
             return operations.function(k, ufunc, args, kwargs)
+        followed = NotImplemented if kwargs or f is divmod else of_python(k.observation.tape, f, args)
+        if followed is not NotImplemented:
+            return followed
         found = lookup.call_own(k, args[0], f"__{f.__name__}__", *args[1:])
         return f(*args, **kwargs) if found is MISSING else found
     return handler

@@ -25,7 +25,7 @@ from ....link.namespace import entries_of
 from ....variable import Variable
 from ...computed_numbers import settled
 from ...guards.guard import MISSING
-from ..numpy_nodes import drawn, of_python
+from ..numpy_nodes import drawn, drawn_by_python, of_python
 from ..observation import FRAMES_PER_CALL, NOT_DRAWN_AGAIN, NOT_GONE_ON
 from ..own_functions import GENERATORS
 from . import containers, lookup, operations, texts
@@ -91,6 +91,8 @@ _SHALLOW = frozenset(("append", "extend", "get", "items", "keys", "values", "cop
 def _method(k: Observer, f: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Call a method above the net, unless it is one that calls nothing of the user's."""
     x = f.__self__
+    if type(x) is slice:
+        f = getattr(settled(x, f.__name__), f.__name__)
     if not issubclass(type(x), np.ndarray) and not holds_numbers(x, f.__name__):
         args, kwargs = settled(args, f.__name__), settled(kwargs, f.__name__)
     handler = _method_of(type(x))
@@ -239,7 +241,8 @@ def of_generator(k: Observer, f: Any, /, *args: Any, **kwargs: Any) -> Any:
         if name in ("get_state", "getstate"):
             o.note("the state of a generator of random numbers may be read, and replays would not read again")
             return result
-        found = drawn(o.tape, name, args, kwargs, result) if x is np.random.rand.__self__ else None
+        found = drawn(o.tape, name, args, kwargs, result) if x is np.random.rand.__self__ else drawn_by_python(
+            o.tape, f, args, kwargs, result)
         if found is None:
             o.note(f"random numbers are drawn from {where} outside functions, {NOT_DRAWN_AGAIN}")
         return result if found is None else found

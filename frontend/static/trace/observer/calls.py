@@ -173,7 +173,7 @@ def _is_leaf(module: str) -> bool:
 
 def _memoized(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function behind ``lru_cache``, whose result may be a kept one: it is asked again before each replay."""
-    o = k.observation
+    o, args, kwargs = k.observation, settled(args, f.__name__), settled(kwargs, f.__name__)
     for x in (*args, *kwargs.values()):
         if issubclass(type(x), (np.ndarray, Variable)):
             o.note(f"{f.__name__} keeps what it has computed of an array or a Variable")

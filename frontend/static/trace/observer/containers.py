@@ -12,9 +12,12 @@ import numpy as np
 
 from ....variable import Variable
 from ...arrays import cards
-from ...computed_numbers import ComputedNumber, settled
+from ...arrays.picked import taken
+from ...computed_numbers import ComputedNumber, numbers_in, settled
+from ...guards import changing
 from ...guards.guard import IMMUTABLE, MISSING, shown
 from ..effects import store
+from ..numpy_nodes import rows_of_slice
 from ..observation import NOT_GONE_ON
 from . import lookup, operations
 from .c_code import wrapped
@@ -87,9 +90,11 @@ def read(k: Observer, x: Any, key: Any) -> Any:
     kind = type(x)
     if k.observation.off or cards.reads(k.observation.tape, "an index", x):
         return x[key]
+    if not issubclass(kind, (np.ndarray, Variable)):
+        key = settled(key, "an index")
     if type(key) not in (int, slice, bool) and kind in (list, tuple, str, bytes, range):
         index = lookup.call_own(k, key, "__index__")
-        key = key if index is MISSING else index
+        key = key if index is MISSING else settled(index, "an index")
     return _reader_of(kind)(k, x, key)
 
 
@@ -115,6 +120,9 @@ def item_of(x: Any, key: Any) -> str:
 
 
 def _item_of_mapping(k: Observer, x: Any, key: Any) -> Any:
+    if type(x) is dict and type(key) in (str, int) and key in x:
+        return changing.entry(k.observation, x, key, x[key], item_of(x, key)) if (
+            k.observation.is_outside(x)) else x[key]
     _look_at_item(k, x, key)
     return x[key]
 
@@ -151,7 +159,11 @@ def _item_of_default(k: Observer, x: Any, key: Any) -> Any:
 
 
 def _item_of_variable(k: Observer, x: Any, key: Any) -> Any:
-    return k.of_variables(type(x).__getitem__, x, key)
+    get_item, tape = type(x).__getitem__, k.observation.tape
+    if numbers_in(key):
+        x, key = taken(functools.partial(rows_of_slice, tape), x, key, functools.partial(k.of_variables, get_item))
+        key = tuple([i if type(i) is not list else settled(i, "an index") for i in key]) if type(key) is tuple else key
+    return k.of_variables(get_item, x, key)
 
 
 def _item_of_class(k: Observer, x: Any, key: Any) -> Any:
@@ -357,7 +369,7 @@ def contains(k: Observer, x: Any, item: Any) -> bool:
         if issubclass(type(x), np.ndarray):
             operations.read_elements(k, x, "in")
         else:
-            operations.identity(k, item, x)
+            identity(k, item, x)
             look_at_items(k, x)
         return item in x
     if isinstance(x, (list, tuple, frozenset, collections.deque, array.array, bytearray)):
@@ -409,3 +421,17 @@ def truth(k: Observer, x: Any) -> bool:
         if own is not MISSING:
             return length(k, x) > 0
     return bool(x)
+
+
+def identity(k: Observer, a: Any, b: Any) -> None:
+    """Take note that the identities of two objects are compared."""
+    if a is None or b is None:
+        return
+    o = k.observation
+    for x, y in ((a, b), (b, a)):
+        if o.is_argument(x):
+            o.note("a list or dictionary that is an argument is compared by `is`, and is another one in every call")
+        if all(issubclass(type(z), (np.ndarray, Variable)) for z in (x, y)) and (
+                o.tape.is_argument(x) and o.tape.is_from_outside(y)):
+            o.note("an argument is compared by `is` with an object from outside, which may be another one in every "
+                   "call")

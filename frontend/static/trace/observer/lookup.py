@@ -23,6 +23,7 @@ from ....parameter import Parameter
 from ....variable import Variable
 from ...arrays import cards
 from ...computed_numbers import settled
+from ...guards import changing
 from ...guards.guard import MISSING
 from ...trees import SCALARS
 from .. import in_place
@@ -170,10 +171,12 @@ def read_own(k: Observer, x: Any, name: str) -> Any:
         if name in entries:
             value = entries[name]
             if type(value) is np.ndarray and issubclass(type(x), Link):
-                replaced = not o.is_stored(entries, name) and name in stored_attributes(getattr(k, "_code", None))
+                replaced = not o.is_stored(entries, name) and (
+                    name in stored_attributes(getattr(k, "_code", None)) or name in x._persistent and (
+                        id(entries), name) in o.followed)
                 if name in x._persistent or replaced:
                     return o.persistent(x, name, value, replaced)
-            return o.entry(entries, name, value, f"{kind.__name__}.{name}", versioned)
+            return changing.entry(o, entries, name, value, f"{kind.__name__}.{name}", versioned, kind)
         is_special = name.startswith("__") and name.endswith("__")
         if not is_special or issubclass(type(x), Link):
             o.entry(entries, name, MISSING, f"{kind.__name__}.{name}", versioned)
@@ -422,10 +425,7 @@ def write_own(k: Observer, setter: Any, x: Any, name: str, value: Any) -> None:
             k.call(setter, found, x, *(() if deletes else (value,)))
             return
         value = settled(value, name)
-        if deletes:
-            delattr(x, name)
-        else:
-            stores(x, name, value)
+        _native(x, name, value, stores)
         o.stored(x, name, value, what, None, by)
         return
     entries = entries_in(x)
@@ -465,11 +465,11 @@ def _delete(x: Any, name: str) -> None:
         pass
 
 
-def _native(x: Any, name: str, value: Any) -> None:
+def _native(x: Any, name: str, value: Any, stores: Callable[[Any, str, Any], None] = setattr) -> None:
     if value is MISSING:
         delattr(x, name)
     else:
-        setattr(x, name, value)
+        stores(x, name, value)
 
 
 # -- names ---------------------------------------------------------------------------------------------------------
@@ -485,7 +485,7 @@ def read_global(k: Observer, entries: dict[str, Any], name: str) -> Any:
             module = sys.modules.get(entries["__name__"])
             if module is not None:
                 watch_module(module)
-        return o.entry(entries, name, value, f"the global {name}", "modules" if ours else None)
+        return changing.entry(o, entries, name, value, f"the global {name}", "modules" if ours else None)
     own = entries.get("__builtins__", builtins)
     holder = own if isinstance(own, dict) else vars(own)
     if ours and name in holder:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ....configuration import ConfigScope, config
 from ....variable import Variable
 from ...arrays import cards
 from ...computed_numbers import ComputedNumber, plain, settled
@@ -159,7 +160,7 @@ class Observer:
         o = self.observation
         if op == "is" or op == "is not":
             if not o.off:
-                operations.identity(self, a, b)
+                containers.identity(self, a, b)
             return a is b if op == "is" else a is not b
         if op == "in" or op == "not in":
             found = a in b if o.off else containers.contains(self, b, a)
@@ -228,6 +229,7 @@ class Observer:
     def operand(self, x: Any) -> Any:
         """Take note of an operand of a chained comparison, which Python itself makes."""
         if type(x) not in IMMUTABLE and not self.observation.off:
+            x = settled(x, "a chained comparison")
             if isinstance(x, (np.generic, np.dtype)) or is_plain(x):
                 return x
             self.observation.note(f"a chained comparison has a {type(x).__name__} as an operand, which is not "
@@ -238,6 +240,7 @@ class Observer:
 
     def seen(self, x: Any) -> Any:
         """Return a value whose truth Python looks at next."""
+        x = settled(x, "and, or") if isinstance(x, ComputedNumber) else x
         self.truth(x)
         kind = type(x)
         if kind not in IMMUTABLE and any(isinstance(getattr(kind, name, None), types.FunctionType)
@@ -288,6 +291,8 @@ class Observer:
         """Return a context manager whose entrance and exit are observed."""
         if self.observation.off:
             return x
+        if type(x) is ConfigScope and x._config is config:
+            return _Setting(self.observation, x)
         return _Silence(self.observation, x) if type(x) is warnings.catch_warnings else _Manager(self, x)
 
     # -- the rest -----------------------------------------------------------------------------------------------
@@ -303,7 +308,7 @@ class Observer:
         if kind in IMMUTABLE:
             return
         if issubclass(type(x), (np.ndarray, Variable)):
-            operations.identity(self, x, None)
+            containers.identity(self, x, None)
             return
         if isinstance(x, (list, tuple, dict)):
             containers.look(self, x)
@@ -372,6 +377,21 @@ class _Silence:
 
     def __exit__(self, *error: Any) -> Any:
         self._observation.silenced -= 1
+        return self._managed.__exit__(*error)
+
+
+class _Setting:
+    """A ``using_config`` of the call's own: reads of that entry inside have the value that the call has set."""
+
+    def __init__(self, observation: Observation, x: Any) -> None:
+        self._settings, self._managed = observation.settings, x
+
+    def __enter__(self) -> Any:
+        self._settings[self._managed._name] = self._settings.get(self._managed._name, 0) + 1
+        return self._managed.__enter__()
+
+    def __exit__(self, *error: Any) -> Any:
+        self._settings[self._managed._name] -= 1
         return self._managed.__exit__(*error)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from ....variable import Variable
 from ...arrays import cards, numpy_calls
+from ...arrays import picked as picks
 from ...arrays.captured import owner
 from ...arrays.picked import copied, is_mask
 from ...arrays.written import with_item
@@ -52,6 +53,7 @@ _GLOBAL_STATE = frozenset(("seterr", "geterr", "seterrcall", "set_printoptions",
                            "savez", "savetxt", "loadtxt", "fromfile", "memmap", "open_memmap", "genfromtxt",
                            "setbufsize", "frombuffer", "asarray_chkfinite"))
 _DISPATCHER = type(np.concatenate)
+_INTEGERS = (int, np.integer)
 
 
 def is_function(f: Any) -> bool:
@@ -117,7 +119,7 @@ def _apply(k: Observer, operation: Operation, fn: Callable[..., Any] | None = No
     operands = (operation.args, operation.kwargs) if operands is None else operands
     arrays = _arrays_in(k, operands, [])
     refused = [x for x in written if operation.rewrite is None or not tape.is_value(x)]
-    if _changes_in_place(k, written):
+    if _changes_in_place(k, operation):
         return operation() if _is_refused(k, name, arrays, []) else in_place.change(tape, operation, fn or operation.fn)
     if _is_refused(k, name, arrays, refused):
         return operation()
@@ -147,10 +149,11 @@ def _by_python(k: Observer, operation: Operation, fn: Callable[..., Any], known:
     return o.fresh_tree(recorded)
 
 
-def _changes_in_place(k: Observer, written: tuple[Any, ...]) -> bool:
+def _changes_in_place(k: Observer, operation: Operation) -> bool:
     """Whether replays change the one array that is written to at this place, where it lies."""
-    return len(written) == 1 and (in_place.is_changed(k.observation.tape, written[0]) or (
-        _is_outside(k, written[0]) and in_place.adopts(k.observation.tape, written[0])))
+    tape, written = k.observation.tape, operation.written
+    return len(written) == 1 and (in_place.is_changed(tape, written[0]) or (_is_outside(k, written[0]) and (
+        in_place.adopts(tape, written[0]) or in_place.adopts_rows(tape, written[0], operation))))
 
 
 def _write(k: Observer, operation: Operation, known: Any) -> Any:
@@ -267,6 +270,7 @@ def _refuse_write(k: Observer, array: Any, what: str) -> None:
         o.tape.read(array, what)
         return
     name = o.arrays.get(id(array), (None, None))[1]
+    o.followed.learn_array(o, owner(array))
     if o.tape.written.is_kept(array):
         o.note(f"the array {name or 'from outside'} changes after a function has read it that keeps it for its "
                "gradient; give that function a copy")
@@ -302,20 +306,6 @@ def operator_of_arrays(k: Observer, op: Operator, *operands: Any) -> Any:
         return op.function(*operands)
     return _apply(k, Operation(f"numpy.{op.ufunc.__name__}", op.function, operands,
                                 record=lambda: numpy_calls.of_ufunc(tape, op.ufunc, operands)))
-
-
-def identity(k: Observer, a: Any, b: Any) -> None:
-    """Take note that the identities of two objects are compared."""
-    if a is None or b is None:
-        return
-    o = k.observation
-    for x, y in ((a, b), (b, a)):
-        if o.is_argument(x):
-            o.note("a list or dictionary that is an argument is compared by `is`, and is another one in every call")
-        if all(issubclass(type(z), (np.ndarray, Variable)) for z in (x, y)) and (
-                o.tape.is_argument(x) and o.tape.is_from_outside(y)):
-            o.note("an argument is compared by `is` with an object from outside, which may be another one in every "
-                   "call")
 
 
 # -- attributes, items, iteration ----------------------------------------------------------------------------------
@@ -360,25 +350,33 @@ def item(k: Observer, x: Any, key: Any) -> Any:
     """Read an item or a part of an array."""
     keys = key if type(key) is tuple else (key,)
     is_view = bool(numbers_in(keys)) and not any(isinstance(i, (list, np.ndarray)) for i in keys)
-    tape, key = k.observation.tape, _plain(key, "__getitem__()", np.integer)
+    tape, whole = k.observation.tape, x
+    if is_view and not k.observation.off:
+        whole, key = picks.taken(functools.partial(numpy_nodes.rows_of_slice, tape), x, key,
+                                 lambda y, rows: method(k, y, "__getitem__", (rows,), {}))
+    key = _plain(key, "__getitem__()", _INTEGERS)
     if is_mask(key) and not k.observation.off and (tape.is_value(x) or tape.is_value(key)) and (
             found := numpy_nodes.picked(tape, x, key)) is not None:
         return found
-    found = method(k, x, "__getitem__", (key,), {})
+    found = method(k, whole, "__getitem__", (key,), {})
     if not is_view or type(found) is not np.ndarray:
         return found
-    view = x[tuple([i.kusari_value if isinstance(i, ComputedNumber) else i for i in keys])]
+    view = x[picks.plain_index(keys)]
     if (value := tape.known(found)) is not None and not k.observation.off:
-        tape.alias(view, value)
+        tape.lend(view, value)
         tape.written.view_by_number(x)
+        tape.constants.view_by_number(view)
     return view
 
 
 def set_item(k: Observer, x: Any, key: Any, value: Any) -> None:
     """Store an item or a part of an array."""
     tape = k.observation.tape
-    value = value.kusari_array if isinstance(value, ComputedNumber) else _plain(value, "__setitem__()")
-    key = _plain(key, "__setitem__()", np.integer)
+    if numbers_in(key) and not k.observation.off:
+        key = picks.stored(functools.partial(numpy_nodes.rows_of_slice, tape), x, key)
+    value = numpy_nodes.stored_number(value, x.dtype) if isinstance(value, ComputedNumber) else _plain(
+        value, "__setitem__()")
+    key = _plain(key, "__setitem__()", _INTEGERS)
     source = tape.picked.source(tape, key, value) if is_mask(key) and not k.observation.off else None
     if source is not None:
         _apply(k, Operation("__setitem__()", operator.setitem, (x, key, value), written=(x,),
@@ -405,7 +403,7 @@ def add_to_element(k: Observer, x: Any, key: Any, operation: Callable[[Any, Any]
 
     def fn(array: Any, key: Any, operand: Any) -> None:
         array[key] = operation(array[key], operand if kind is None else number_of(kind, operand))
-    key = _plain(key, "__setitem__()", np.integer)
+    key = _plain(key, "__setitem__()", _INTEGERS)
     _apply(k, Operation("__setitem__()", fn, (x, key, operand), written=(x,)))
 
 
@@ -455,7 +453,7 @@ def function(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     if known in _OF_MEMORY and any(not _is_own(k, x) for x in _arrays_in(k, args, [])):
         o.note(f"numpy.{name} asks where arrays lie in memory, which may be elsewhere in every call")
         return f(*args, **kwargs)
-    again, args = numpy_nodes.of_floats(f, args)
+    again, args = numpy_nodes.of_single_numbers(f, args)
     args, kwargs = tuple([wrapped(k, x) for x in _plain(args, f"numpy.{name}")]), _plain(kwargs, f"numpy.{name}")
 
     def fn(*args: Any, **kwargs: Any) -> Any:

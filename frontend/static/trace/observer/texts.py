@@ -10,7 +10,7 @@ import numpy as np
 
 from ....link.namespace import Attributed, entries_of
 from ....variable import Variable
-from ...computed_numbers import ComputedNumber
+from ...computed_numbers import ComputedNumber, settled
 from ...guards.guard import MISSING
 from ..observation import is_ours
 from . import containers, lookup, operations
@@ -40,10 +40,10 @@ class _Shown:
         return text(self._frame, repr, self._shown)
 
     def __int__(self) -> int:
-        return self._frame.call(int, self._shown)
+        return settled(self._frame.call(int, self._shown), "a text")
 
     def __float__(self) -> float:
-        return self._frame.call(float, self._shown)
+        return settled(self._frame.call(float, self._shown), "a text")
 
     def __index__(self) -> int:
         return operator.index(self._shown)
