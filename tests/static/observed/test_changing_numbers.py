@@ -56,6 +56,22 @@ def counter_of_another_object(decorate: Any) -> Any:
     return late(counting(decorate, forward), lambda: setattr(clock, "now", -3), clock)
 
 
+class Slotted:
+    __slots__ = ("gone", "scale")
+
+
+@ROWS.replays
+def stored_in_slots(decorate: Any) -> Any:
+    kept = Slotted()
+
+    def forward(s: Any, x: Any) -> Any:
+        kept.scale, kept.gone = float(s.t), s.t * 2
+        del kept.gone
+        return s.l(x) * s.t
+    model = counting(decorate, forward)
+    return late(model, lambda: setattr(model, "t", model.t + 3), kept)
+
+
 @ROWS.replays
 def two_models(decorate: Any) -> Any:
     model = counting(decorate, _counted)

@@ -11,6 +11,7 @@ import sys
 import threading
 import types
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -407,9 +408,9 @@ def write(k: Observer, x: Any, name: str, value: Any) -> None:
 def write_own(k: Observer, setter: Any, x: Any, name: str, value: Any) -> None:
     """Store with ``setter``, which is that of ``object``, of another class in C or of links."""
     o, kind = k.observation, type(x)
-    o.holds(value, functools.partial(_settle, x, name, value))
     deletes, what = value is MISSING, f"{kind.__name__}.{name}"
     stores = setter if setter is object.__setattr__ else setattr  # the former for a frozen object's slots
+    o.holds(value, functools.partial(_settle, x, name, value, stores))
     by: Any = (functools.partial(_delete, x, name), ()) if deletes else (stores, (x, name))
     if isinstance(x, threading.local):
         _native(x, name, value)
@@ -452,17 +453,16 @@ def _is_there(o: Observation, entries: dict[str, Any] | None, name: str, value: 
     return True
 
 
-def _settle(x: Any, name: str, value: Any) -> None:
-    """Put plain numbers into an attribute, if it still has a value that the call has stored."""
-    if vars(x).get(name) is value:
-        _native(x, name, settled(value, name))
+def _settle(x: Any, name: str, value: Any, stores: Callable[[Any, str, Any], None] = setattr) -> None:
+    """Put plain numbers into an attribute or a slot, if it still has a value that the call has stored."""
+    with suppress(AttributeError):  # it may be gone
+        if object.__getattribute__(x, name) is value:
+            stores(x, name, settled(value, name))
 
 
 def _delete(x: Any, name: str) -> None:
-    try:
+    with suppress(AttributeError):
         delattr(x, name)
-    except AttributeError:
-        pass
 
 
 def _native(x: Any, name: str, value: Any, stores: Callable[[Any, str, Any], None] = setattr) -> None:
