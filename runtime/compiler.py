@@ -8,7 +8,6 @@ import linecache
 import re
 import threading
 from collections.abc import Callable, Generator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -96,23 +95,27 @@ def compile_llvm(kernel: Kernel, unique: str, opt: int = 0, vectorize: bool = Fa
 
 def _part(name: str, text: str, opt: int, vectorize: bool) -> bytes:
     """The object code of a part of texts, which is compiled once: another thread that needs it waits."""
-    key, mine = (name, opt, vectorize), Future[bytes]()
-    with _parts_lock:
-        found = _parts.setdefault(key, mine)
-    if found is not mine:
-        return found.result()
+    key, mine = (name, opt, vectorize), threading.Event()
     try:
+        while True:
+            with _parts_lock:
+                if key in _parts:
+                    return _parts[key]
+                other = _pending.setdefault(key, mine)
+            if other is mine:
+                break
+            other.wait()  # if that thread failed, this one tries itself
         with _module(llvm.parse_assembly, text, Kernel("llvm", name, text)) as module:
-            code = _emit(module, name, name, opt, vectorize, Facts(name)).code
-    except BaseException as error:
-        del _parts[key]
-        mine.set_exception(error)
-        raise
-    mine.set_result(code)
-    return code
+            code = _parts[key] = _emit(module, name, name, opt, vectorize, Facts(name)).code
+        return code
+    finally:
+        if _pending.get(key) is mine:
+            del _pending[key]
+        mine.set()
 
 
-_parts: dict[tuple[str, int, bool], Future[bytes]] = {}
+_parts: dict[tuple[str, int, bool], bytes] = {}
+_pending: dict[tuple[str, int, bool], threading.Event] = {}
 _parts_lock = threading.Lock()
 
 
@@ -120,8 +123,7 @@ def after_fork() -> None:
     """In the child of a fork, forget the parts that threads of the parent were at."""
     global _parts_lock
     _parts_lock = threading.Lock()
-    for key in [key for key, part in _parts.items() if not part.done()]:
-        del _parts[key]
+    _pending.clear()
 
 
 def compile_numba(kernel: Kernel, unique: str) -> Entry:

@@ -68,6 +68,21 @@ def test_filters_beyond_a_cache_are_copied_for_each_tile(jit, monkeypatch, name:
     check(jit, spec, target=target, nth=2, algorithm="columns")
 
 
+def test_scratch_holds_whole_vectors_of_results_that_are_finished() -> None:
+    """Such as the last row of the last filter."""
+    target = TARGETS["avx512"]
+    flat = spec_of("forward", n=5, c=6, k=6, size=(9, 5), kernel=(3, 3), pad=1, dilate=2, groups=2)
+    assert conv_direct.choose(flat, target)[:3] == (3, 1, 3) and conv_direct.choose(flat, target).flat
+    staged = 256   # three planes of 11 x 7 and a vector, in whole lines of the cache
+    last = 2 * 48 + 6 * 7  # of the third filter: 7 x 3 results lie like the staged plane
+    assert conv_kernel(flat, target, "direct").scratch >= 4 * (2 * staged + last + 16)
+    merged = spec_of("forward", n=3, c=16, k=64, size=(11, 4), kernel=(3, 4), groups=4)
+    assert conv_panels.choose(merged, target)[:3] == (8, 2, 3)
+    before = 544 + 2320 + 400  # elements of staged images, of the panel and of the table, in whole lines
+    last = 7 * 32 + 2 * 9      # of the eighth filter: 9 results of the third sample
+    assert conv_kernel(merged, target, "panels").scratch >= 4 * (before + last + 16)
+
+
 @pytest.mark.parametrize("direction", OPS)
 def test_double_precision(jit, direction: str) -> None:
     case = dict(n=2, c=6, k=11, size=(9, 10), kernel=(3, 3), pad=1, groups=1, dtype=F64)

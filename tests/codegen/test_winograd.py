@@ -41,13 +41,14 @@ def guarded(shape, value=77.0):
     return flat, flat[:-GUARD].reshape(shape)
 
 
-def run(jit, kernels, arguments, target, nth):
-    """Both kernels one after the other, on scratch full of NaN."""
+def run(jit, kernels, arguments, target, nth, byte=255):
+    """Both kernels one after the other, on scratch full of NaN; returns that."""
     size = max(k.shared + nth * k.scratch for k in kernels)
-    scratch = np.full(size + 64, 255, np.uint8)
+    scratch = np.full(size + 64, byte, np.uint8)
     scratch = scratch[-scratch.ctypes.data % 64:][:size]
     for kernel, arrays in zip(kernels, arguments, strict=True):
         jit.compile(kernel.text, kernel.symbol, target)(*arrays, scratch, nth=nth)
+    return scratch
 
 
 def patches(spec, x):
@@ -133,6 +134,19 @@ def test_convolution_and_input_gradient(jit, shape, way, tile: int) -> None:
     transposed = bool((shape[1] + tile // 2) % 2)
     spec = WinogradSpec(*sizes, pad, tile, transposed, way=way)
     check(*forward(jit, spec, target, nth), 9 * spec.channels, tile)
+
+
+@pytest.mark.parametrize(("maps", "transposed"), [(144, False), (144, True), (130, True), (18, False)])
+def test_nothing_behind_the_weights_is_read(jit, maps: int, transposed: bool) -> None:
+    """The last panel has vectors without an output channel."""
+    spec = WinogradSpec(1, 3, maps, 4, 4, (1, 1, 1, 1), 4, transposed, way="maps")
+    x, w = data(spec)
+    flat = np.full(w.size + 32 * 9 * 3, np.nan, "f")
+    flat[:w.size] = w.ravel()
+    y = np.zeros((1, maps, 4, 4), "f")
+    scratch = run(jit, winograd_kernels(spec, AVX512), [(x,), (flat, y)], "avx512", 1, 0)
+    assert np.isfinite(scratch.view("f")).all()
+    check(y, convolved(spec, x, w), 27, 4)
 
 
 # As above; all channels are whole vectors.
@@ -239,7 +253,7 @@ def test_texts_do_not_grow_with_the_shape() -> None:
 
 @pytest.mark.parametrize("changes", [
     {"tile": 3}, {"pad": (0, 0, -1, 0)}, {"batch": 0}, {"height": 2, "pad": (0, 0, 1, 1)},
-    {"operands": (GemmOperand(np.dtype("f"), 1, 2),)}])
+    {"stride": 2, "pad": (1, 1, 1, 1)}, {"operands": (GemmOperand(np.dtype("f"), 1, 2),)}])
 def test_what_cannot_be_described_is_refused(changes) -> None:
     with pytest.raises(ValueError, match="expected"):
         dataclasses.replace(WinogradSpec(1, 2, 3, 4, 5, (1, 1, 1, 1)), **changes)

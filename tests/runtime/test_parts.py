@@ -90,16 +90,42 @@ def test_threads_wait_for_a_part_that_one_of_them_compiles(loader: Loader, emitt
     assert emitted.count("half_in_threads") == 1
 
 
+def test_a_thread_that_waits_tries_itself_where_another_was_interrupted(
+        loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    emit, began, proceed = compiler._emit, threading.Event(), threading.Event()
+    name, faults = "half_interrupted", list[BaseException]()
+
+    def interrupted(module: Any, symbol: str, *args: Any) -> Any:
+        if symbol == name and not began.is_set():
+            began.set()
+            proceed.wait()
+            raise KeyboardInterrupt
+        return emit(module, symbol, *args)
+    monkeypatch.setattr(compiler, "_emit", interrupted)
+
+    def first() -> None:
+        try:
+            loader.load_one(halving(name, 4))
+        except BaseException as fault:
+            faults.append(fault)
+    thread = threading.Thread(target=first)
+    thread.start()
+    began.wait()
+    threading.Timer(0.1, proceed.set).start()
+    assert run(loader.load_one(halving(name, 3))) == [4, 8, 8, 0]
+    thread.join()
+    assert [type(f) for f in faults] == [KeyboardInterrupt] and not compiler._pending
+
+
 def test_faults_of_parts_name_them_and_are_not_kept(loader: Loader) -> None:
     for _ in range(2):
         with pytest.raises(LoadError, match=r"the text of half_wrong is not valid(.|\n)*--> .*fmul float %w"):
             loader.load_one(halving("half_wrong", 4, HALF.replace("fmul float %v", "fmul float %w")))
-    assert ("half_wrong", 0, False) not in compiler._parts
+    assert not compiler._pending
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_child_compiles_the_part_that_its_parent_was_at(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
-    key = ("half_in_a_child", 0, False)
-    monkeypatch.setitem(compiler._parts, key, compiler.Future())
+    monkeypatch.setitem(compiler._pending, ("half_in_a_child", 0, False), threading.Event())
     loader.after_fork()
     assert run(loader.load_one(halving("half_in_a_child", 4))) == [4, 8, 8, 8]

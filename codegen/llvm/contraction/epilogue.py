@@ -120,7 +120,7 @@ class Finisher:
             here.store(x, i, j * width, width, valid[j], operands[j])
 
     def stored(self, epilogue: Epilogue, tile: Array, row: Index, rows: int, column: Index, count: int) -> None:
-        """Finish ``rows`` rows of ``count`` elements in memory."""
+        """Finish ``rows`` rows of ``count`` elements in memory, of which whole vectors are read."""
         for t in full_tiles(count, self._width):
             self.vectors(epilogue, tile.at(t.start), row, rows, column + t.start, t.count, t.size)
 

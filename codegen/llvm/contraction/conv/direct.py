@@ -175,7 +175,8 @@ class Direct(ConvWriter[DirectShape]):
         ahead = images > 1 and self.staged * self.size <= em.target.l1_bytes // 4
         self.span = -(-_span(g) // width) * width if shape.flat else 0
         self.read_slots()
-        self.own, self.kept = self.scratch(self.staged * (2 if ahead else 1), shape.rows * self.span)
+        kept = shape.rows * self.span + width if shape.flat else 0  # whole vectors are read of the last row, too
+        self.own, self.kept = self.scratch(self.staged * (2 if ahead else 1), kept)
         self.stage = stage_function(em, g.image, g.depth, self.element, width)
         self.finisher = Finisher(em, self.results, width, self.span or width * shape.vectors, not shape.flat)
         self.own.clear(self.scratch_bytes // self.size)

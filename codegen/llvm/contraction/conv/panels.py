@@ -107,7 +107,7 @@ class Panels(ConvWriter[PanelShape]):
         self.read_slots()
         self.own, self.panel, self.table, self.sums = self.scratch(
             staged, shape.block * len(g.taps) * self.line + width,
-            (2 * self.columns + 2) * 8 * PIECE_WORDS // self.size, sums * self.columns)
+            (2 * self.columns + 2) * 8 * PIECE_WORDS // self.size, sums * self.columns + width * self.merged)
         self.stage = stage_function(em, g.image, g.depth, self.element, width)
         self.pack = pack_function(em, g.image, g.taps, self.line, self.element, self.piece)
         self.finisher = Finisher(em, self.results, width, self.columns, shape.rows)

@@ -115,14 +115,17 @@ class Maps(Forward):
 
     def _transform(self) -> Emitter:
         """A function: weights of ``%count`` channels from ``%channel`` for a panel, from output channel ``%map``."""
-        block = self.block
+        spec, block = self.spec, self.block
         em = self.em.function("weights", ["ptr %weights", "ptr %to", "i64 %map", "i64 %channel", "i64 %count"])
         weights, to = self.array("%weights", em), self.array("%to", em)
         map_, channel, count = em.numbers
         for q in em.each(0, block.vectors):
             at = q * block.lanes
-            transform_weights(self.spec, weights, (channel, count), map_ + at, to.at(at), block.panel,
-                              self.weights_plane, block.chunk * block.panel)
+            first = map_ + at
+            if spec.maps % block.panel and spec.maps % block.lanes == 0:  # vectors past the last one repeat it
+                first = em.min(first, spec.maps - block.lanes)
+            transform_weights(spec, weights, (channel, count), first, to.at(at), block.panel, self.weights_plane,
+                              block.chunk * block.panel)
         return em
 
     def _ahead(self, em: Emitter, point: Index, tile: Index) -> Callable[[Index], None]:

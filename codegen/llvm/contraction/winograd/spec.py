@@ -50,6 +50,8 @@ class WinogradSpec:
             raise ValueError(f"expected strides of 1, or of 2 where nothing is transposed, got {self}")
         if min(self.pad) < 0 or min(self.batch, self.channels, self.maps, self.out_height, self.out_width) < 1:
             raise ValueError(f"expected sizes of at least one and padding of at least zero, got {self}")
+        if any((n - 3) % self.stride for n in self._padded):
+            raise ValueError(f"expected windows that end with the padded image, got {self}")
         if any(o.column not in (0, 1) for o in self.operands):
             raise ValueError("expected operands that are contiguous or constant along the pixels")
 
@@ -59,14 +61,18 @@ class WinogradSpec:
         return F32
 
     @property
+    def _padded(self) -> tuple[int, int]:
+        return self.height + self.pad[0] + self.pad[1], self.width + self.pad[2] + self.pad[3]
+
+    @property
     def out_height(self) -> int:
         """Rows of an output."""
-        return (self.height + self.pad[0] + self.pad[1] - 3) // self.stride + 1
+        return (self._padded[0] - 3) // self.stride + 1
 
     @property
     def out_width(self) -> int:
         """Columns of an output."""
-        return (self.width + self.pad[2] + self.pad[3] - 3) // self.stride + 1
+        return (self._padded[1] - 3) // self.stride + 1
 
     @property
     def rows(self) -> int:
