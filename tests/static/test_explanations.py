@@ -120,6 +120,16 @@ def test_the_first_screen(net: Net) -> None:
         np.testing.assert_array_equal(p.array, array)
 
 
+def test_functions_that_kernels_share_are_shown_once() -> None:
+    model = kusari.Sequential(L.Linear(32, 48), F.relu, L.Linear(48, 32))
+    call = kusari.static_graph(lambda x: model(x))
+    for _ in range(2):
+        call(np.ones((64, 32), "f"))
+    texts = str(call.static.explain("kernels"))
+    names = set(re.findall(r"call void @(squares\d+_\w+)\(", texts))
+    assert names and all(texts.count(f"define void @{name}(") == 1 for name in names)
+
+
 def test_a_roof_far_below_a_kernel_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was measured beside other programs: there is a dash, and the next report measures it again."""
     model = kusari.Sequential(L.Linear(200, 300))

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kusari.ir import Arena, print_graph
+from kusari.ir import Arena, parts_of, print_graph
 from kusari.ir.drawing import dot_of
 
 from ...explanation import SUMMARY, Explanation, Section, asks_for, checked
@@ -186,5 +186,10 @@ def _compiled(compiled: Compiled, what: str) -> Iterator[Section]:
                 lines.append(f"      {instruction.choice()}")
         yield Section(2, "schedule", tuple(lines), "" if asks_for(what, "ir") else dot_of(plan.graph))
     if asks_for(what, "kernels"):
+        shared: dict[str, str] = {}
         for kernel in compiled.program.kernels:
-            yield Section(2, f"kernel {kernel.symbol} ({kernel.language})", (kernel.text.rstrip(),))
+            text, parts = parts_of(kernel.text)
+            shared |= parts
+            yield Section(2, f"kernel {kernel.symbol} ({kernel.language})", (text.rstrip(),))
+        for name, text in shared.items():
+            yield Section(2, f"{name}, which kernels share", (text.rstrip(),))
