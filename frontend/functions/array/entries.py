@@ -23,7 +23,7 @@ def encode(slices: Any) -> tuple[tuple[Entry, ...], list[Any]]:
             entries.append(None)
         elif s is Ellipsis:
             entries.append("...")
-        elif (computed := getattr(s, "kusari_array", None)) is not None and isinstance(s, (int, np.integer)):  # traced
+        elif isinstance(s, (int, np.integer)) and (computed := getattr(s, "kusari_array", None)) is not None:  # traced
             entries.append("@")
             arrays.append(computed)
         elif isinstance(s, (int, np.integer)) and not isinstance(s, (bool, np.bool_)):
