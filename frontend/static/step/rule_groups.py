@@ -350,10 +350,17 @@ def prepare(rule: Any, parameter: Any, dtype: Any) -> None:
 
 def share_memory(parameters: Sequence[Any], grads: Sequence[Any]) -> bool:
     """Whether gradients may lie in the memory of parameters, of their states or of each other."""
-    changed = [a for p in parameters for a in (p._array, *(p.update_rule._state or {}).values()) if has_address(a)]
+    changed: list[Any] = []
+    for p in parameters:
+        changed.append(p._array)
+        changed += (p.update_rule._state or {}).values()
     given = [g for g in grads if g is not None]
-    own = {id(a if a.base is None else owner(a)) for a in changed}
-    found = [id(a if a.base is None else owner(a)) for a in given]
+    every = [*changed, *given]
+    if len({*map(id, every)}) == len(every) and all([type(a) is np.ndarray and a.base is None for a in every]):
+        return False  # nearly always: each has memory of its own
+    changed = [a for a in changed if has_address(a)]
+    own = {id(owner(a)) for a in changed}
+    found = [id(owner(a)) for a in given]
     if len({*found}) == len(found) and own.isdisjoint(found):
         return False
     return not Spans([*changed, *given]).disjoint
