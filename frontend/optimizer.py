@@ -357,6 +357,9 @@ class GradientMethod(Optimizer):
     def _update_compiled(self) -> bool:
         """Update by compiled code where static functions computed the gradients; returns whether it did."""
         compiled = self._compiled
+        if compiled is not None and compiled.usual():
+            self._finish_step()
+            return True
         if compiled is None or not compiled.still_holds():
             if _tape.look is not None:
                 _tape.look(self, sys._getframe(2))

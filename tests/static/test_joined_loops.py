@@ -41,7 +41,7 @@ def ran(loop: Callable[[World], None], join: bool, **world: Any) -> World:
         return w
 
 
-OPTIMIZERS = pytest.mark.parametrize("optimizer", [optimizers.Adam, optimizers.SGD])  # steps of the latter are usual
+OPTIMIZERS = pytest.mark.parametrize("optimizer", [optimizers.AdaBound, optimizers.SGD])  # the latter's are usual
 
 
 @OPTIMIZERS

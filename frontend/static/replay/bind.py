@@ -61,6 +61,9 @@ class State:
         self.passing = getattr(binding, "passing", False)
 
     def _now(self, source: Source) -> str:
+        text = getattr(self._binding, "text", None)
+        if text is not None:
+            return text(source)
         holder = getattr(self._binding, "holder", None)
         if holder is None:
             return f"{source.name(self._binding, 'binding')}.array()"

@@ -13,13 +13,12 @@ from kusari.ir import SCALAR, Arg, Symbol
 
 from ...hyperparameter import Hyperparameter
 from ...link.walk import all_params
-from ...update_rule import UpdateRule
 from ..arrays.captured import owner
 from ..arrays.overlap import Spans, has_address
 from ..errors import NotCompilable, Stale, is_from_handler
 from ..guards.guard import same
 from ..source import Source
-from .stated import ReadHyperparameters, Stated, StatedHyperparameters, asked, is_plain, state
+from .stated import COUNTED, ReadHyperparameters, Stated, StatedHyperparameters, asked, is_plain, state
 from .taken_over import Conditions, is_ours
 
 
@@ -33,14 +32,19 @@ class RuleStateBinding:
 
     def array(self) -> Any:
         """The array bound now; made, if it is not there yet."""
-        updated = updated_by(self.rule, self.parameter)
         if self.name == "param":
-            return updated._array
-        state = self.rule._state
-        if not state:
-            self.rule._prepare_state(updated)
-            state = self.rule._state
-        return state[self.name]
+            return updated_by(self.rule, self.parameter)._array
+        return (self.rule._state or self._made())[self.name]
+
+    def _made(self) -> dict[str, Any]:
+        self.rule._prepare_state(updated_by(self.rule, self.parameter))
+        return self.rule._state
+
+    def text(self, source: Source) -> str:
+        """Return the expression for the array bound now."""
+        if self.name == "param":
+            return f"{source.name(self.array, 'array')}()"
+        return f"({source.name(self.rule, 'rule')}._state or {source.name(self._made, 'made')}())[{self.name!r}]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,11 +76,10 @@ class Group:
         self.members: list[Any] = []
         self.own = dict(vars(rule.hyperparam))
         self.read = ReadHyperparameters()
-        # Values that only repeat an optimizer's hyperparameters need no look while those stay the same.
         self.parent = rule.hyperparam.parent
-        self.plain = (type(rule).hyper_values is UpdateRule.hyper_values and is_ours(UpdateRule.hyper_values)
-                      and "hyper_values" not in vars(rule) and is_ours(Hyperparameter.get_dict)
-                      and type(rule.hyperparam) is type(self.parent) is Hyperparameter and self.parent.parent is None)
+        # The values that follow from the clock, where all follow from it and from the optimizer's hyperparameters: the
+        # others stay the same while those do. None where values may follow from anything.
+        self.timed = timed_values(rule)  # found anew where values come or go
         self.arrays = False  # whether there are arrays among the hyperparameters
         self.parent_values: dict[str, Any] | None = None
         # What has to stay as it is for the group to hold: (rule, its hooks before and after, as they were if there were
@@ -93,7 +96,7 @@ class Group:
                 if value.ndim:
                     raise NotCompilable(f"the hyperparameter {name!r} is an array")
                 values[name] = value[()]
-                self.plain, self.arrays = False, True  # it may change in place
+                self.timed, self.arrays = None, True  # it may change in place
             elif not is_plain(value):
                 raise NotCompilable(f"the hyperparameter {name!r} is a {type(value).__name__}, which may change")
         return values
@@ -112,10 +115,29 @@ class Group:
         finally:
             self.rule.t -= 1
 
-    def unchanged(self) -> bool:
-        """Whether the hyperparameters are those of the last step, so that there is nothing to take over."""
-        values = self.parent_values
-        return self.plain and values is not None and same_entries(vars(self.parent), values)
+    @property
+    def plain(self) -> bool:
+        """Whether all values are inputs, or stay the same while the optimizer's hyperparameters do."""
+        return self.timed is not None and self.parent_values is not None and {*self.timed} <= {*self.dynamic}
+
+    def _follow_clock(self) -> bool:
+        """Take over the hyperparameters of a plain group; returns False where the optimizer's are not as they were."""
+        if not self.plain or not same_entries(vars(self.parent), self.parent_values or {}):
+            return False
+        if self.timed:
+            now = self.rule.hyper_values()
+            self.values.update([(name, now[name]) for name in self.timed])
+        return True
+
+    def write_hyper(self, source: Source) -> list[str]:
+        """Append lines that take over the hyperparameters of a plain group; returns expressions for its inputs."""
+        values = f"{source.name(self, 'group')}.values"
+        if self.timed:
+            now = source.fresh("now")
+            source.line(f"{now} = {source.name(self.rule, 'rule')}.hyper_values()",
+                        *[f"{values}[{name!r}] = {now}[{name!r}]" for name in self.timed])
+        made, kind = source.name(np.asarray, "asarray"), source.name(self.inner, "inner")
+        return [f"{made}({values}[{name!r}], {kind})" for name in self.dynamic]
 
     def test_parent(self, source: Source) -> Iterator[str]:
         """Return the lines of a function that returns False or raises where hyperparameters of a plain group differ."""
@@ -129,6 +151,8 @@ class Group:
 
     def advance(self) -> bool:
         """Take over the hyperparameters of this step; returns False when one changed that is a literal."""
+        if self._follow_clock():
+            return True
         values = self.values
         now = self.current() if self.arrays else self._current() if self.read.hyper else self.rule.hyper_values()
         fits = True
@@ -138,7 +162,7 @@ class Group:
         if not (fits and same_entries(now, values)):
             fits = False
             self._take_over(self.current())
-        if self.plain:
+        if self.timed is not None:
             self.parent_values = dict(vars(self.parent))
         return fits
 
@@ -151,6 +175,7 @@ class Group:
             if name not in dynamic and is_number(value) and is_number(old) and value != old:
                 dynamic.append(name)
         self.values, self.dynamic = now, tuple(dynamic)
+        self.timed = None if self.arrays else timed_values(self.rule)
 
     def try_out(self) -> None:
         """Raise unless the rule states expressions of symbols."""
@@ -194,8 +219,8 @@ class Group:
         self.read.add(conditions, rules)
         for rule in rules:
             conditions.own_value(rule, "hyper_values")
-        if self.plain:
-            conditions.attribute(type(self.rule), "hyper_values", UpdateRule.hyper_values)
+        if self.timed is not None:
+            conditions.attribute(type(self.rule), "hyper_values", type(self.rule).hyper_values)
             conditions.attribute(Hyperparameter, "get_dict", Hyperparameter.get_dict)
 
     def test(self, source: Source) -> Iterator[str]:
@@ -355,15 +380,40 @@ def share_memory(parameters: Sequence[Any], grads: Sequence[Any]) -> bool:
         changed.append(p._array)
         changed += (p.update_rule._state or {}).values()
     given = [g for g in grads if g is not None]
-    every = [*changed, *given]
-    if len({*map(id, every)}) == len(every) and all([type(a) is np.ndarray and a.base is None for a in every]):
-        return False  # nearly always: each has memory of its own
     changed = [a for a in changed if has_address(a)]
     own = {id(owner(a)) for a in changed}
     found = [id(owner(a)) for a in given]
     if len({*found}) == len(found) and own.isdisjoint(found):
         return False
     return not Spans([*changed, *given]).disjoint
+
+
+def write_apart(source: Source, parameters: Sequence[Any], grads: Sequence[str]) -> None:
+    """Append a test that returns False unless gradients, parameters and states are arrays with memory of their own."""
+    every = [*grads, *[f"{source.name(p, 'p')}._array" for p in parameters], *[
+        RuleStateBinding(p.update_rule, p, n).text(source) for p in parameters for n in p.update_rule._state or ()]]
+    for i in range(len(grads), len(every)):
+        name = source.fresh("array")
+        source.line(f"{name} = {every[i]}")
+        every[i] = name
+    kinds = " is ".join([source.name(np.ndarray, "ndarray"), *[f"type({x})" for x in every]])
+    source.line(f"if not ({kinds} and {' is '.join([f'{x}.base' for x in every])} is None "
+                f"and len({{{', '.join([f'id({x})' for x in every])}}}) == {len(every)}): return False")
+
+
+def timed_values(rule: Any) -> tuple[str, ...] | None:
+    """Return which of a rule's values follow from its clock; None where they may follow from more than hyperparameters.
+    """
+    kind, own, read = type(rule), rule.hyperparam, ReadHyperparameters()
+    if not (is_ours(kind.hyper_values) and "hyper_values" not in vars(rule) and is_ours(Hyperparameter.get_dict)
+            and type(own) is type(own.parent) is Hyperparameter and own.parent.parent is None):
+        return None
+    stated: Any = Stated(rule, {"hyperparam": own, COUNTED: Symbol(Arg(0))}, read)
+    try:
+        values = state(stated.hyper_values, rule)
+    except NotCompilable:
+        return None
+    return None if read.own else tuple([name for name, value in values.items() if isinstance(value, Symbol)])
 
 
 def settings(rule: Any) -> dict[str, Any]:

@@ -42,6 +42,7 @@ from .rule_groups import (
     write_conditions,
 )
 from .taken_over import HOOKS, STEP, UPDATE, Conditions, Looks
+from .usual import no_update, usual_update
 
 if TYPE_CHECKING:
     from ..card.place import CardPlace
@@ -69,7 +70,6 @@ class UpdateProgram:
         self.scaling = self._scaling(whole)
         self.more: list[tuple[Value, Callable[[], Any]]] = []  # further inputs, and what gives their arrays
         self.flags: tuple[Value, ...] = ()  # whether all gradients are finite, and which, with dynamic scaling
-        self.varying = False  # whether any hyperparameter is an input
         self.groups: list[Group] = []
         self.members = [p for p in self.params if p.update_rule is not None and p.update_rule.enabled]
         self.idle = [p for p in self.params if not (p.update_rule is not None and p.update_rule.enabled)]
@@ -187,17 +187,12 @@ class UpdateProgram:
 
     def advance(self) -> bool:
         """Count the step and take over the hyperparameters; returns False when one changed that is a literal."""
-        fits = True
         self._clocks(1)
         try:
-            for group in self.groups:
-                if not (group.unchanged() or group.advance()):
-                    fits = False
-                    self.varying = self.varying or bool(group.dynamic)
+            return all([group.advance() for group in self.groups])
         except BaseException:
             self.retreat()
             raise
-        return fits
 
     def retreat(self) -> None:
         """Undo the count of ``advance``: the step failed."""
@@ -416,6 +411,7 @@ class CompiledUpdate:
             self.program = UpdateProgram(optimizer, with_hooks=True)
         except NotCompilable:
             self.program = UpdateProgram(optimizer, with_hooks=False)
+        self.usual: Callable[[], bool] = no_update  # the usual case as one function: False for any other
         self._arguments: Arguments | None = None
         self._outdated = False
         self.with_hooks = self.program.with_hooks  # whether the optimizer's pre-update hooks are compiled too
@@ -457,10 +453,13 @@ class CompiledUpdate:
             program.optimizer._gradients_are_finite = True
         if program.flags:
             program.settle(flags)
+        if self.with_hooks and self.usual is no_update:
+            self.usual = usual_update(program, arguments)
         return True
 
     def _compile(self) -> Arguments:
         program = self.program
+        self.usual = no_update
         b = Builder("optimizer")
         used = program.params if program.hooks else program.members
         params = {id(p): Value(tensor_type(p._array.dtype, p._array.shape), p.name or "param") for p in used}

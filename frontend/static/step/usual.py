@@ -1,4 +1,4 @@
-"""The usual case of a whole step as one function, and the path to it: all is as it was, and plain arrays are given."""
+"""The usual case of steps and updates as one function each: all is as it was, and arrays are plain."""
 from __future__ import annotations
 
 import weakref
@@ -13,9 +13,10 @@ from ..errors import NotCompilable, Stale
 from ..guards.check import Checks
 from ..signature import ArrayTypes, unpack
 from ..source import Source
-from .rule_groups import NO_LONGER, write_clocks
+from .rule_groups import NO_LONGER, write_apart, write_clocks
 
 if TYPE_CHECKING:
+    from ..replay.arguments import Arguments
     from .step import Step
     from .update import UpdateProgram
 
@@ -30,32 +31,82 @@ def usual_step(program: UpdateProgram, free: list[Any], inputs: Sequence[int],
     """Return a function that makes a step on plain arrays; it returns False, with nothing done, where it does not fit.
 
     Those ``inputs`` of the arrays are given to a frame that is ``free``, and ``deliver`` writes what comes of its
-    results. There is none, `never`, for a program with hyperparameters that are inputs, or with scales.
+    results. There is none, `never`, for a program with scales, or with hyperparameters of the user's making.
     """
-    if program.scaling is not None or program.varying or program.more or not all(g.plain for g in program.groups):
+    if not _is_plain(program):
         return never
     source = Source("step", "step(arrays)")
     own, frames = source.name(program.optimizer, "optimizer"), source.name(free, "free")
     arguments, found, error = map(source.fresh, ("arguments", "found", "error"))
     with source.block("try"):
-        source.line(f"if {own}._loss_scale is not None or {own}._reducer is not None or "
-                    f"{source.name(Scaled, 'Scaled')}.ever: return False")
-        program.write_test(source)
-        for group in program.groups:
-            source.line(*group.test_parent(source))
+        source.line(f"if {own}._reducer is not None: return False")
+        _write_test(source, program)
         source.line(f"{arguments} = {frames}.pop()")
     source.line(f"except {NO_LONGER}: return False", "except IndexError: return False")
     write_clocks(source, program.optimizer, program.groups, "1")
-    given = "arrays"
-    if [*inputs] != [*range(len(inputs))]:
-        given = f"({', '.join([f'arrays[{i}]' for i in inputs])}{',' * (len(inputs) == 1)})"
+    given = [f"arrays[{i}]" for i in inputs]
+    if [*inputs] == [*range(len(inputs))]:
+        given = ["*arrays"]
     with source.block("try"):
-        source.line(f"{found} = {arguments}.run({given})")
+        hyper = _write_hyper(source, program)
+        together = f"({', '.join([*given, *hyper])},)" if hyper or given != ["*arrays"] else "arrays"
+        source.line(f"{found} = {arguments}.run({together})")
     with source.block(f"except BaseException as {error}"):
         source.line(f"{source.name(retreat, 'retreat')}({source.name(program, 'program')}, {error})", "raise")
     source.line(f"{frames}.append({arguments})")
     deliver(source, found)
     return source.function()
+
+
+def usual_update(program: UpdateProgram, arguments: Arguments) -> Callable[[], bool]:
+    """Return a function that updates by gradients that are there; it returns False, with nothing done, where it cannot.
+
+    There is none, `no_update`, where there is no `usual_step`, and for parameters on a card.
+    """
+    if not _is_plain(program) or program.place is not None:
+        return no_update
+    source = Source("update", "update()")
+    grads = [source.fresh("grad") for _ in program.params]
+    with source.block("try"):
+        _write_test(source, program)
+        source.line(*[f"{g} = {source.name(p, 'p')}._grad" for g, p in zip(grads, program.params, strict=True)])
+        write_apart(source, program.members, grads)
+    source.line(f"except {NO_LONGER}: return False")
+    write_clocks(source, program.optimizer, program.groups, "1")
+    back, members = f"{source.name(program.retreat, 'retreat')}()", {id(p) for p in program.members}
+    with source.block("try"):
+        given = [] if program.changes_gradients else [
+            g for g, p in zip(grads, program.params, strict=True) if id(p) in members]
+        together = "".join([f"{x}, " for x in (*_write_hyper(source, program), *given)])
+        source.line(f"{source.name(arguments, 'arguments')}.run(({together}))")
+    for errors, then in (((NotCompilable, Stale, ValueError), "return False"), ((MemoryError, IndexError), "raise")):
+        with source.block(f"except {source.name(errors, 'errors')}"):
+            source.line(back, then)
+    source.line("return True")
+    return source.function()
+
+
+def no_update() -> bool:
+    """Stands for the usual case of an update that has none."""
+    return False
+
+
+def _is_plain(program: UpdateProgram) -> bool:
+    return program.scaling is None and not program.more and all(g.plain for g in program.groups)
+
+
+def _write_test(source: Source, program: UpdateProgram) -> None:
+    """Append lines that return False, or raise, where a plain program would do something else."""
+    source.line(f"if {source.name(program.optimizer, 'optimizer')}._loss_scale is not None or "
+                f"{source.name(Scaled, 'Scaled')}.ever: return False")
+    program.write_test(source)
+    for group in program.groups:
+        source.line(*group.test_parent(source))
+
+
+def _write_hyper(source: Source, program: UpdateProgram) -> list[str]:
+    """Append lines that take over hyperparameters; returns expressions for the inputs that they are."""
+    return [x for group in program.groups for x in group.write_hyper(source)]
 
 
 def retreat(program: UpdateProgram, error: BaseException) -> None:
