@@ -4,6 +4,7 @@
   python benchmarks/overhead.py steps                                          only compiled steps
   python benchmarks/overhead.py guards                                         only guards
   python benchmarks/overhead.py loops                                          only plain loops beside whole steps
+  python benchmarks/overhead.py loops --optimizer Adam --schedule              the same, with another rate in each step
   python benchmarks/overhead.py rows --models resnet18                         what each kernel takes, alone and in turn
   python benchmarks/overhead.py operations --python chainer=PY39/bin/python    only define-by-run
 
@@ -26,11 +27,13 @@ finds cold. All are best times, in microseconds.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +44,20 @@ STEPS = ("infer", "train", "whole step")
 SETTLE = 10  # steps after which every frame that will be needed exists
 
 
+@lru_cache(maxsize=1)
 def models() -> dict[str, Any]:
     """Those of ``python -m kusari bench``, and the survey's."""
     from peers.survey_sequences import SURVEY
 
     from kusari.commands.models import MODELS
     return {**MODELS, **SURVEY}
+
+
+def train_by(optimizer: str) -> None:
+    """Let models be trained by an optimizer of Kusari's, as it is by default."""
+    from kusari import optimizers
+    for name, model in models().items():
+        models()[name] = dataclasses.replace(model, optimizer=getattr(optimizers, optimizer))
 
 
 def parts_of(name: str, step: str) -> tuple[Callable[[], Any], dict[str, Callable[[], Any]], Any]:
@@ -157,8 +168,8 @@ def timed_parts(parts: dict[str, Callable[[], Any]], seconds: float) -> list[flo
     return found
 
 
-def loops_table(names: list[str], seconds: float) -> str:
-    """Plain loops beside whole steps, on a model of their own each."""
+def loops_table(names: list[str], seconds: float, schedule: bool) -> str:
+    """Plain loops beside whole steps, on a model of their own each; with a ``schedule`` each step has another rate."""
     import statistics
     import time
 
@@ -169,13 +180,21 @@ def loops_table(names: list[str], seconds: float) -> str:
     rows = [["model", "whole step µs", "plain loop", "loop ÷ whole"]]
     for name in names:
         model, steps = models()[name], {}
+        optimizers: list[Any] = []
+        kept = dataclasses.replace(model, optimizer=lambda make=model.optimizer, made=optimizers: made.append(make())
+                                   or made[-1])
         for whole in (True, False):
             np.random.seed(0)
-            steps[whole] = step_of(model, model.build(compiled(model.chain)), "train", whole)
+            steps[whole] = step_of(kept, model.build(compiled(model.chain)), "train", whole)
+        hyper = [optimizer.hyperparam for optimizer in optimizers]
+        rate = "lr" if "lr" in vars(hyper[0]) else "alpha"
 
-        def turn(whole: bool, count: int, steps: Any = steps) -> float:
+        def turn(whole: bool, count: int, steps: Any = steps, hyper: Any = hyper, rate: str = rate) -> float:
+            entries = vars(hyper[not whole])
             begin = time.process_time()
             for i in range(count):
+                if schedule:
+                    entries[rate] *= 0.9999999
                 steps[whole](i)
             return (time.process_time() - begin) / count
         turn(True, SETTLE), turn(False, SETTLE)
@@ -265,6 +284,8 @@ def main() -> int:
     parser.add_argument("--step", choices=STEPS, default="infer", help="whose rows (infer)")
     parser.add_argument("--models", nargs="+", default=["mushroom_mlp", "mnist_mlp"], metavar="MODEL",
                         help="models of side_by_side.py (mushroom_mlp mnist_mlp)")
+    parser.add_argument("--optimizer", metavar="CLASS", help="one of Kusari's, by default the model's own")
+    parser.add_argument("--schedule", action="store_true", help="loops: another rate in each step")
     parser.add_argument("--seconds", type=positive(float), default=0.5, help="time per figure (0.5)")
     parser.add_argument("--python", metavar="chainer=PATH", help="an interpreter that has Chainer")
     options = parser.parse_args()
@@ -277,6 +298,8 @@ def main() -> int:
     for model in options.models:
         if model not in models():
             parser.error(f"expected models of {', '.join(models())}, got {model}")
+    if options.optimizer:
+        train_by(options.optimizer)
     from kusari.ir.threads import thread_limit
     print(machine(thread_limit()))
     if options.what in (None, "guards"):
@@ -285,7 +308,7 @@ def main() -> int:
         steps, parts = steps_table(options.models, options.seconds)
         print(f"\n{steps}\n\nThe Python of a training step, native rows switched off, in µs:\n\n{parts}")
     if options.what in (None, "loops"):
-        print(f"\n{loops_table(options.models, options.seconds)}")
+        print(f"\n{loops_table(options.models, options.seconds, options.schedule)}")
     for model in options.models if options.what == "rows" else ():
         print(f"\n{rows_table(model, options.step)}")
     if options.what in (None, "operations"):

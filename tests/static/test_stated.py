@@ -7,14 +7,13 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from static.updating import FIRST, LAST, Model, OwnRule, Rows, Run, in_parts, joined, whole
+from static.updating import FIRST, LAST, OwnRule, Rows, Run, in_parts, joined, whole
 
-from kusari import UpdateRule, optimizers
+from kusari import UpdateRule
 from kusari.optimizer import Hyperparameter
 from kusari.optimizer_hooks import GradientClipping, GradientHardClipping, GradientNoise, Lasso, WeightDecay
 from kusari.optimizers import SGD, Adam, MomentumSGD, RMSprop
 from kusari.optimizers.sgd import SGDRule
-from kusari.static.step.rule_groups import timed_values
 
 ROWS = Rows()
 RATE = 1.0
@@ -419,45 +418,6 @@ def _(i: int, s: Run) -> None:
 def _(i: int, s: Run) -> None:
     s.opt.eps_inside_sqrt = i % 2 == 0
     s.opt.eps = 0.1
-
-
-def rates(i: int, s: Run) -> None:
-    """Rates that change, once only and in steps that follow each other, and clocks of all rules."""
-    for name in ("lr", "alpha", "eps", "beta1", "momentum"):
-        if i in (3, 5, 6) and name in vars(s.opt.hyperparam):
-            setattr(s.opt, name, getattr(s.opt, name) * 0.75)
-    if i == 4:
-        for p in s.model.params():
-            p.update_rule.t += 3
-
-
-EVERY = [getattr(optimizers, name) for name in (
-    "AMSBound", "AMSGrad", "AdaBound", "AdaDelta", "AdaGrad", "Adam", "AdamW", "CorrectedMomentumSGD", "MSVAG",
-    "MomentumSGD", "NesterovAG", "RMSprop", "RMSpropGraves", "SGD", "SMORMS3")]
-for kind in EVERY:
-    ROWS.row(f"rates of {kind.__name__} change", lambda s, kind=kind: kind(), rates, "whole")
-
-
-def test_values_that_follow_from_the_clock() -> None:
-    """Those of library's rules are known, unless they follow from more than hyperparameters and the clock."""
-    found = {}
-    for kind in EVERY:
-        model = Model()
-        kind().setup(model)
-        found[kind.__name__] = timed_values(model.l1.b.update_rule)
-    adam = ("alpha_t",)
-    assert found == {kind.__name__: () for kind in EVERY} | dict.fromkeys(("Adam", "AMSGrad", "AdamW"), adam) | {
-        "AMSBound": None, "AdaBound": None, "MSVAG": ("correction", "share")}
-
-
-@pytest.mark.parametrize("kind", [k for k in EVERY if k not in (optimizers.AMSBound, optimizers.AdaBound)])
-def test_steps_and_updates_have_a_usual_case(kind: Any) -> None:
-    for step, part in ((whole, "step"), (in_parts, "update")):
-        s = Run(lambda s: kind())
-        for i in range(4):
-            step(s, np.full((8, 5), i, "f"), np.zeros(8, "i"))
-        usual = s.opt._compiled.usual if step is in_parts else next(iter(s.opt._steps.by_loss.values()))[1].usual
-        assert usual.__name__ == part
 
 
 @ROWS.program("hyperparameters: bounds come and go", lambda s: Adam(0.1, final_lr=0.01))

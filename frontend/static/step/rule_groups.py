@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -129,25 +129,36 @@ class Group:
             self.values.update([(name, now[name]) for name in self.timed])
         return True
 
-    def write_hyper(self, source: Source) -> list[str]:
-        """Append lines that take over the hyperparameters of a plain group; returns expressions for its inputs."""
-        values = f"{source.name(self, 'group')}.values"
-        if self.timed:
-            now = source.fresh("now")
-            source.line(f"{now} = {source.name(self.rule, 'rule')}.hyper_values()",
-                        *[f"{values}[{name!r}] = {now}[{name!r}]" for name in self.timed])
-        made, kind = source.name(np.asarray, "asarray"), source.name(self.inner, "inner")
-        return [f"{made}({values}[{name!r}], {kind})" for name in self.dynamic]
+    def write_hyper(self, source: Source) -> Callable[[], list[str]]:
+        """Append a test that returns False, or raises, where a plain group's hyperparameters are to be looked at.
 
-    def test_parent(self, source: Source) -> Iterator[str]:
-        """Return the lines of a function that returns False or raises where hyperparameters of a plain group differ."""
-        now, known = source.fresh("now"), source.fresh("known")
-        names = list(vars(self.parent))
-        same = " and ".join([f"len({now}) == {len(names)}", *[f"{now}[{n!r}] is {known}[{n!r}]" for n in names]])
-        equal = source.name(same_entries, "same_entries")
-        yield f"{now} = {source.name(self.parent, 'parent')}.__dict__"
-        yield f"{known} = {source.name(self, 'group')}.parent_values"
-        yield f"if not ({same} or {equal}({now}, {known})): return False"
+        Numbers of the optimizer's that nothing but inputs follow from may change. Returns a function that appends how
+        the inputs are taken over once the step has been counted, and returns the expressions for them.
+        """
+        now, known, moved, found = map(source.fresh, ("now", "known", "moved", "found"))
+        group, parent = source.name(self, "group"), vars(self.parent)
+        same = " and ".join([f"len({now}) == {len(parent)}", *[f"{now}[{n!r}] is {known}[{n!r}]" for n in parent]])
+        follow = {n: following(self.rule, {n}) for n, x in parent.items() if is_number(x)}
+        free = {n for n, f in follow.items() if f is not None and {*self.dynamic}.issuperset(f)}
+        free.difference_update(self.read.hyper)
+        source.line(f"{now} = {source.name(self.parent, 'parent')}.__dict__", f"{known} = {group}.parent_values",
+                    f"{moved} = not ({same})", f"if {moved} and not {source.name(_differ_in, 'differ_in')}("
+                    f"{now}, {known}, {source.name(free, 'free')}): return False")
+
+        def take(names: Sequence[str]) -> list[str]:
+            lines = [f"{group}.values[{n!r}] = {found}[{n!r}]" for n in names]
+            return [f"{found} = {source.name(self.rule, 'rule')}.hyper_values()", *lines] if lines else []
+
+        def write() -> list[str]:
+            with source.block(f"if {moved}"):
+                source.line(*take([n for n in self.dynamic if n not in map(asked, self.read.hyper)]),
+                            f"{group}.parent_values = {{**{now}}}")
+            if self.timed:
+                with source.block("else"):
+                    source.line(*take(self.timed))
+            made, kind = source.name(np.asarray, "asarray"), source.name(self.inner, "inner")
+            return [f"{made}({group}.values[{name!r}], {kind})" for name in self.dynamic]
+        return write
 
     def advance(self) -> bool:
         """Take over the hyperparameters of this step; returns False when one changed that is a literal."""
@@ -404,16 +415,31 @@ def write_apart(source: Source, parameters: Sequence[Any], grads: Sequence[str])
 def timed_values(rule: Any) -> tuple[str, ...] | None:
     """Return which of a rule's values follow from its clock; None where they may follow from more than hyperparameters.
     """
-    kind, own, read = type(rule), rule.hyperparam, ReadHyperparameters()
-    if not (is_ours(kind.hyper_values) and "hyper_values" not in vars(rule) and is_ours(Hyperparameter.get_dict)
+    own = rule.hyperparam
+    if not (is_ours(type(rule).hyper_values) and "hyper_values" not in vars(rule) and is_ours(Hyperparameter.get_dict)
             and type(own) is type(own.parent) is Hyperparameter and own.parent.parent is None):
         return None
-    stated: Any = Stated(rule, {"hyperparam": own, COUNTED: Symbol(Arg(0))}, read)
+    return following(rule, {COUNTED})
+
+
+def following(rule: Any, names: Collection[str]) -> tuple[str, ...] | None:
+    """Return which of a rule's values follow from its clock or hyperparameters of ``names``; None where none can tell.
+    """
+    read, own = ReadHyperparameters(), Hyperparameter()
+    vars(own).update({n: Symbol(Arg(0)) if n in names else v for n, v in rule.hyperparam.get_dict().items()})
+    clock = Symbol(Arg(0)) if COUNTED in names else rule.t + 1
+    stated: Any = Stated(rule, {"hyperparam": own, COUNTED: clock}, read)
     try:
         values = state(stated.hyper_values, rule)
     except NotCompilable:
         return None
     return None if read.own else tuple([name for name, value in values.items() if isinstance(value, Symbol)])
+
+
+def _differ_in(now: dict[str, Any], known: dict[str, Any], names: Collection[str]) -> bool:
+    """Whether dictionaries have the same keys, and differ, if at all, in numbers of ``names`` only."""
+    return now.keys() == known.keys() and all([
+        x is known[n] or (is_number(x) if n in names else _alike(x, known[n])) for n, x in now.items()])
 
 
 def settings(rule: Any) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def usual_step(program: UpdateProgram, free: list[Any], inputs: Sequence[int],
     arguments, found, error = map(source.fresh, ("arguments", "found", "error"))
     with source.block("try"):
         source.line(f"if {own}._reducer is not None: return False")
-        _write_test(source, program)
+        hyper = _write_test(source, program)
         source.line(f"{arguments} = {frames}.pop()")
     source.line(f"except {NO_LONGER}: return False", "except IndexError: return False")
     write_clocks(source, program.optimizer, program.groups, "1")
@@ -48,8 +48,8 @@ def usual_step(program: UpdateProgram, free: list[Any], inputs: Sequence[int],
     if [*inputs] == [*range(len(inputs))]:
         given = ["*arrays"]
     with source.block("try"):
-        hyper = _write_hyper(source, program)
-        together = f"({', '.join([*given, *hyper])},)" if hyper or given != ["*arrays"] else "arrays"
+        more = hyper()
+        together = f"({', '.join([*given, *more])},)" if more or given != ["*arrays"] else "arrays"
         source.line(f"{found} = {arguments}.run({together})")
     with source.block(f"except BaseException as {error}"):
         source.line(f"{source.name(retreat, 'retreat')}({source.name(program, 'program')}, {error})", "raise")
@@ -68,7 +68,7 @@ def usual_update(program: UpdateProgram, arguments: Arguments) -> Callable[[], b
     source = Source("update", "update()")
     grads = [source.fresh("grad") for _ in program.params]
     with source.block("try"):
-        _write_test(source, program)
+        hyper = _write_test(source, program)
         source.line(*[f"{g} = {source.name(p, 'p')}._grad" for g, p in zip(grads, program.params, strict=True)])
         write_apart(source, program.members, grads)
     source.line(f"except {NO_LONGER}: return False")
@@ -77,7 +77,7 @@ def usual_update(program: UpdateProgram, arguments: Arguments) -> Callable[[], b
     with source.block("try"):
         given = [] if program.changes_gradients else [
             g for g, p in zip(grads, program.params, strict=True) if id(p) in members]
-        together = "".join([f"{x}, " for x in (*_write_hyper(source, program), *given)])
+        together = "".join([f"{x}, " for x in (*hyper(), *given)])
         source.line(f"{source.name(arguments, 'arguments')}.run(({together}))")
     for errors, then in (((NotCompilable, Stale, ValueError), "return False"), ((MemoryError, IndexError), "raise")):
         with source.block(f"except {source.name(errors, 'errors')}"):
@@ -95,18 +95,16 @@ def _is_plain(program: UpdateProgram) -> bool:
     return program.scaling is None and not program.more and all(g.plain for g in program.groups)
 
 
-def _write_test(source: Source, program: UpdateProgram) -> None:
-    """Append lines that return False, or raise, where a plain program would do something else."""
+def _write_test(source: Source, program: UpdateProgram) -> Callable[[], list[str]]:
+    """Append lines that return False, or raise, where a plain program would do something else.
+
+    Returns a function that appends lines which take over hyperparameters, and returns the inputs that they are.
+    """
     source.line(f"if {source.name(program.optimizer, 'optimizer')}._loss_scale is not None or "
                 f"{source.name(Scaled, 'Scaled')}.ever: return False")
     program.write_test(source)
-    for group in program.groups:
-        source.line(*group.test_parent(source))
-
-
-def _write_hyper(source: Source, program: UpdateProgram) -> list[str]:
-    """Append lines that take over hyperparameters; returns expressions for the inputs that they are."""
-    return [x for group in program.groups for x in group.write_hyper(source)]
+    writers = [group.write_hyper(source) for group in program.groups]
+    return lambda: [x for write in writers for x in write()]
 
 
 def retreat(program: UpdateProgram, error: BaseException) -> None:
