@@ -19,6 +19,7 @@ from kusari.runtime.python_rows import RunError
 
 from ...link import Link
 from ...link.namespace import namespace_of
+from ...parameter import Parameter
 from ...variable import Variable
 from .guard import CallResult, ClassOf, EntryType, Guard
 
@@ -133,6 +134,11 @@ class Reached:
         self._before = {number: _content(x) for number, x in self._found.items()}
         self._changed: set[tuple[int, Any]] = set()
         self._guards = 0
+
+    def parameters(self) -> bool:
+        """Whether there are parameters among it, to which that Python may give gradients."""
+        return any([isinstance(part, Parameter) and part.requires_grad
+                    for x in self._found.values() if type(x) is not np.ndarray for part in _parts(x)])
 
     def expect(self, o: Observation, label: str) -> None:
         """Note a fault if the call has stored something there, which replays store at their end."""

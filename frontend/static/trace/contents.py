@@ -73,6 +73,7 @@ class Given:
         if tape.observation is not None and tape.fault is None:
             if (kind := getattr(self._template, "_own_kind", None)) is not None:
                 kind.settings = own_settings(tape.observation)
+                kind.parameters = self.reached.parameters()
             if tape.observation.silenced:
                 tape.observation.note(f"{label}, which may warn, runs while filters of warnings are others; apply it "
                                       "outside of that block")

@@ -42,7 +42,7 @@ from .in_place import change_now
 from .net import Net
 from .numpy_nodes import look_again, taken_out, told
 from .observation import NOT_DRAWN_AGAIN, Observation
-from .ops import held_arrays, op_of, pristine, runs_users_python, static_attributes
+from .ops import asks, held_arrays, op_of, pristine, runs_users_python, static_attributes
 from .python_nodes import record_report
 from .random_state import is_lazy, position
 
@@ -125,13 +125,13 @@ class Tape:
         if self.fault is not None or len(values) < len(inputs):
             return
         self.written.applied(self, function, inputs, outputs, of_user is not None)
-        record = getattr(function, "record", None)
-        if record is not None:
+        if (record := getattr(function, "record", None)) is not None:
             record(self, values, outputs)
         else:
             op = op_of(template)
             attrs = {"function": template, **static_attributes(template), **self.constants.attributes(op, inputs)}
-            attrs |= {k: v for k, v in (("on_card", is_cupy_array(outputs[0]._array)), ("held", tuple(held))) if v}
+            attrs |= {k: v for k, v in (("on_card", is_cupy_array(outputs[0]._array)), ("held", tuple(held)),
+                                        ("asks", asks(template, inputs))) if v}
             self.append(op, (*values, *held.values()), outputs, attrs)
             if of_user is not None:
                 look_again(self, of_user.reached)
