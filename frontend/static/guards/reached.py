@@ -42,9 +42,12 @@ def _of_code(code: types.CodeType, names: dict[str, Any]) -> Iterator[Any]:
             yield from _of_code(part, names)
 
 
+def _has_namespace(x: object) -> bool:
+    return isinstance(x, Link) or is_own(type(x)) and not isinstance(x, type) and hasattr(x, "__dict__")
+
+
 def _parts(x: object) -> Iterator[Any]:
     """Return the objects that ``x`` leads to."""
-    kind = type(x)
     if isinstance(x, dict):
         yield from dict[Any, Any].values(cast("dict[Any, Any]", x))
     elif isinstance(x, _CONTAINERS):
@@ -63,7 +66,7 @@ def _parts(x: object) -> Iterator[Any]:
     elif isinstance(x, functools.partial):
         bound = cast("functools.partial[Any]", x)
         yield from (bound.func, *bound.args, *bound.keywords.values())
-    elif isinstance(x, Link) or is_own(kind) and not isinstance(x, type) and hasattr(x, "__dict__"):
+    elif _has_namespace(x):
         yield namespace_of(x)
 
 
@@ -165,6 +168,11 @@ class Reached:
                     self.arrays.append(x)
             elif len(before) != len(now) or any(a is not b for a, b in zip(before, now, strict=True)):
                 self._changed.add((number, None))
+        changed = {number for number, _ in self._changed}
+        if changed and any([number in changed or _has_namespace(x) and id(namespace_of(x)) in changed
+                            for number, x in self._found.items() if o.is_fresh(x)]):
+            o.note("an object that the call has made is changed by code that replays run, and they would change that "
+                   "of the traced call; return what it is to have")
         o.known = {p: g for p, g in o.known.items()  # what is read again is guarded again
                    if p[1] in ("type", "kind") or self._found.keys().isdisjoint(_numbers(*p))}
         o.numbers = {p: n for p, n in o.numbers.items() if p[0] not in self._found}

@@ -108,7 +108,7 @@ class Tape:
         self.draws |= self.observation is not None and self._has_drawn()
         if (of_user := self._given.pop(id(template), None)) is not None:
             self.net.unobserved -= 1
-            of_user.expect(self, function.label)
+            of_user.expect(self, function)
         for v in inputs:  # functions may update them
             self.contents.take(v._array)
         if self.fault is not None:
