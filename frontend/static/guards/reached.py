@@ -21,6 +21,7 @@ from ...link import Link
 from ...link.namespace import namespace_of
 from ...parameter import Parameter
 from ...variable import Variable
+from ..computed_numbers import ComputedNumber
 from .guard import CallResult, ClassOf, EntryType, Guard
 
 if TYPE_CHECKING:
@@ -70,20 +71,26 @@ def _parts(x: object) -> Iterator[Any]:
         yield namespace_of(x)
 
 
-def _reached(start: Any) -> dict[int, Any]:
-    """Return the containers, namespaces and arrays that can be reached, by identity; no more than so many."""
+def _reached(start: Any) -> tuple[dict[int, Any], list[Any]]:
+    """Return the containers, namespaces and arrays that can be reached, by identity, no more than so many, and leaves.
+
+    Those are Variables and computed numbers.
+    """
     found: dict[int, Any] = {}
+    leaves: list[Any] = []
     waiting: deque[Any] = deque(start)
     seen: set[int] = set()
     while waiting and len(seen) < LARGEST_STATE_ITEMS:
         x = waiting.popleft()
-        if id(x) in seen or isinstance(x, _PLAIN):
+        if isinstance(x, (Variable, ComputedNumber)):
+            leaves.append(x)
+        if id(x) in seen or isinstance(x, (*_PLAIN, ComputedNumber)):
             continue
         seen.add(id(x))
         found[id(x)] = x
         if type(x) is not np.ndarray:
             waiting.extend(_parts(x))
-    return found
+    return found, leaves
 
 
 def _content(x: Any) -> Any:
@@ -133,10 +140,24 @@ class Reached:
     def __init__(self, start: Any) -> None:
         self.arrays: list[Any] = []
         self.expected: list[Guard] = []  # which replays test behind that Python, too
-        self._found = _reached(start)
+        self._found, self._leaves = _reached(start)
         self._before = {number: _content(x) for number, x in self._found.items()}
         self._changed: set[tuple[int, Any]] = set()
         self._guards = 0
+
+    def require_known(self, tape: Any, label: str, given: set[int]) -> None:
+        """Note a fault if an argument, or what the call has computed, is there in other ways than ``given``."""
+        for x in (*self._leaves, *[x for x in self._found.values() if type(x) is np.ndarray]):
+            if id(x) in given:
+                continue
+            if isinstance(x, ComputedNumber):
+                x.kusari_read(label)
+            elif tape.is_argument(x) or not tape.is_from_outside(x) and (
+                    tape.is_computed(x) if isinstance(x, Variable) else tape.is_value(x) and not (
+                        tape.of_parameters.has(x) or tape.is_state(x))):
+                tape.note_at_user(f"{label} can reach an array of the traced call, in a closure or in an object, and "
+                                  "replays would not renew it; give it as an input")
+        self._leaves.clear()
 
     def parameters(self) -> bool:
         """Whether there are parameters among it, to which that Python may give gradients."""

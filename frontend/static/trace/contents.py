@@ -81,6 +81,8 @@ class Given:
                 tape.observation.note(f"{label}, which may warn, runs while filters of warnings are others; apply it "
                                       "outside of that block")
             self.reached.expect(tape.observation, label)
+            held = {id(x) for owner in owners(self._template) for x in vars(owner).values()}
+            self.reached.require_known(tape, label, held)
             self.reached.compare(tape.observation)
             for now, before in zip(owners(function), owners(self._template), strict=True):
                 tape.observation.left[id(now)] = now, dict(vars(before))

@@ -75,6 +75,7 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         fresh = tape.constants.give_away([array_of(x) for x in leaves])
         tape.at_work += 1
         reached = Reached([fn, args, kwargs] if tape.observation is not None and tape.fault is None else ())
+        reached.require_known(tape, fn.__name__, {id(x) for leaf in leaves for x in (leaf, array_of(leaf))})
         plain = functools.partial(fn, *map(_unread, args), **{name: _unread(x) for name, x in kwargs.items()})
         with recording(None), tape.unobserved():
             result = plain()

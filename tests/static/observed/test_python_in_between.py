@@ -179,68 +179,6 @@ for fn in (looks_twice, reads_what_code_fills, reads_an_array_that_it_fills, cou
            reads_numbers_of_an_array_that_it_fills):
     row(fn, lambda model: model.a.fill(7), None, a=FLOATS, n=0)
 
-# -- what it leaves in objects that the call has made ------------------------------------------------------------------
-
-
-class Keeps(Alone):
-    def __init__(self, *into: Any) -> None:
-        self.into, self.factor = into, 2.0
-
-    def forward(self, inputs: Any) -> Any:
-        self.mean = inputs[0].mean(axis=0)
-        for x in self.into:
-            x["n"] = float(self.mean[0])
-        return super().forward(inputs)
-
-    @property
-    def largest(self) -> Any:
-        return self.mean.max()
-
-
-def reads_what_its_forward_has_set(self: Any, x: Any, h: Any) -> Any:
-    f = Keeps()
-    h, = f.apply((h,))
-    self.a = 0.9 * self.a + f.mean
-    return h
-
-
-def reads_it_by_a_property(self: Any, x: Any, h: Any) -> Any:
-    f = Keeps()
-    return f.apply((h,))[0] * f.largest
-
-
-def reads_it_by_its_namespace(self: Any, x: Any, h: Any) -> Any:
-    f = Keeps()
-    return f.apply((h,))[0] * vars(f)["mean"][0]
-
-
-def reads_what_its_constructor_has_set(self: Any, x: Any, h: Any) -> Any:
-    f = Keeps()
-    return f.apply((h,))[0] * f.factor
-
-
-def reads_a_new_dictionary_that_it_fills(self: Any, x: Any, h: Any) -> Any:
-    found: dict[str, float] = {}
-    return Keeps(found).apply((h,))[0] * found["n"]
-
-
-@kusari.static_code
-def fill(into: Any, h: Any) -> None:
-    into.append(float(h.array[0, 0]))
-
-
-def reads_a_new_list_that_code_fills(self: Any, x: Any, h: Any) -> Any:
-    found: list[float] = []
-    fill(found, h)
-    return h * found[0]
-
-
-for fn in (reads_what_its_forward_has_set, reads_it_by_a_property, reads_it_by_its_namespace):
-    row(fn, None, "falls back", "is read after the function was applied", a=FLOATS)
-for fn in (reads_a_new_dictionary_that_it_fills, reads_a_new_list_that_code_fills):
-    row(fn, None, "falls back", "an object that the call has made is changed by code that replays run")
-row(reads_what_its_constructor_has_set)
-
 # -- exceptions while a call is traced ---------------------------------------------------------------------------------
 
 
