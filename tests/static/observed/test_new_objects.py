@@ -12,6 +12,7 @@ from static.observed.test_changes_in_order import Look
 from static.rows_of_test_programs import add_row, named
 
 import kusari
+import kusari.functions as F
 
 ROWS = Rows()
 row = functools.partial(add_row, ROWS)
@@ -73,6 +74,58 @@ def reads_a_new_list_that_code_fills(self: Any, x: Any, h: Any) -> Any:
     found: list[float] = []
     fill(found, h)
     return h * found[0]
+
+
+@kusari.static_code
+def number_of(h: Any) -> Any:
+    return float(h.array.mean())
+
+
+@kusari.static_code
+def extremes_of(h: Any) -> Any:
+    return {"most": [h.array.max()], "rows": h.array[0]}
+
+
+@kusari.static_code
+def name_of(h: Any) -> Any:
+    return "relu" if h.array.mean() > 0 else "tanh"
+
+
+@kusari.static_code
+def itself(h: Any) -> Any:
+    return h
+
+
+@kusari.static_code
+def applied(h: Any) -> Any:
+    return F.tanh(h)
+
+
+def code_returns_a_number(self: Any, x: Any, h: Any) -> Any:
+    return h * number_of(h)
+
+
+def code_returns_numbers_in_a_tree(self: Any, x: Any, h: Any) -> Any:
+    found = extremes_of(h)
+    return h * found["most"][0] + found["rows"]
+
+
+def code_returns_a_text(self: Any, x: Any, h: Any) -> Any:
+    return getattr(F, name_of(h))(h)
+
+
+def code_returns_what_it_is_given(self: Any, x: Any, h: Any) -> Any:
+    return h + 2 * itself(h)
+
+
+def code_returns_what_it_applies(self: Any, x: Any, h: Any) -> Any:
+    return h + 2 * applied(h)
+
+
+for fn in (code_returns_a_number, code_returns_numbers_in_a_tree, code_returns_a_text):
+    row(fn, None, "falls back", "returns a number or a text")
+for fn in (code_returns_what_it_is_given, code_returns_what_it_applies):
+    row(fn, None, "falls back", "returns a Variable through which gradients go")
 
 
 class Holder:
