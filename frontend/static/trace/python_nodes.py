@@ -151,8 +151,8 @@ def _record_code(tape: Tape, fn: Callable[..., Any], args: tuple[Any, ...], kwar
                           "time; return an array")
     if any(isinstance(x, Variable) and x.requires_grad and (
             x.creator_node is not None or any(x is y for y in leaves)) for x in returned):
-        tape.note_at_user(f"{fn.__name__} returns a Variable through which gradients go, and in replays they would not; "
-                          "return its array")
+        tape.note_at_user(f"{fn.__name__} returns a Variable through which gradients go, and in replays they would "
+                          "not; return its array")
     variables = tuple(kind is VARIABLE for kind in leaf_kinds(spec))
     attrs = {"fn": fn, "spec": spec, "variables": variables, "copied": copied, "buffers": buffers, "result": given,
              "settings": {} if tape.observation is None else own_settings(tape.observation)}
