@@ -134,7 +134,7 @@ class Tape:
                                         ("asks", asks(template, inputs))) if v}
             self.append(op, (*values, *held.values()), outputs, attrs)
             if of_user is not None:
-                look_again(self, of_user.reached)
+                look_again(self, of_user.reached, returned=outputs)
             if self.observation is not None:
                 made = [(v, y._array) for y in outputs if (v := self.known(y._array)) is not None]
                 moves = op.is_opaque or getattr(function, "numbers", False)  # views that are others in replays

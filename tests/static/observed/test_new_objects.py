@@ -157,6 +157,21 @@ for way, hold in (("a_closure", lambda mean: lambda: mean), ("an_object", holdin
                   ("a_partial", lambda mean: functools.partial(np.asarray, mean))):
     row(named(f"has_it_by_{way}", functools.partial(holds, hold=hold)), None, "falls back", REACHED)
 row(code_has_it_by_a_closure, None, "falls back", REACHED)
+class Buffered(Keeps):
+    """Has one array for all its results."""
+
+    buffers = [np.zeros((3, 4), "f")]
+
+    def forward(self, inputs: Any) -> Any:
+        self.buffers[0][:] = inputs[0] * 2
+        return self.buffers[0],
+
+
+def returns_a_buffer(self: Any, x: Any, h: Any) -> Any:
+    return F.tanh(Buffered().apply((h,))[0])
+
+
+row(returns_a_buffer, None, "falls back", "returns an array from outside that it has changed")
 for fn in (reads_what_its_forward_has_set, reads_it_by_a_property, reads_it_by_its_namespace):
     row(fn, None, "falls back", "is read after the function was applied", a=FLOATS)
 for fn in (reads_a_new_dictionary_that_it_fills, reads_a_new_list_that_code_fills):
