@@ -182,12 +182,7 @@ def _apply(graph: Graph, wanted: tuple[Value, ...], detached: frozenset[Value], 
             if function is None:  # side-effect code: its results carry no gradient
                 results = [Variable(_of_type(v, make), requires_grad=False) for v in node.outputs]
             elif is_opaque(function):
-                given = [env[v] for v in operands(node)]
-                if "asks" in node.attrs and not any([x.requires_grad for x in given]):
-                    # A Variable of an argument's array, say: nobody gets that gradient, but the user's backward runs.
-                    given = [Variable(x._array, requires_grad=x.dtype.kind in "fc") for x in given]
-                    asking += given
-                results = surrogate(node, given)
+                results = surrogate(node, _operands(node, env, asking))
             else:
                 given = [env[v] for v in node.inputs]
                 for i, mask in enumerate(example_masks(function, *_types(node)) or (), 1):
@@ -209,6 +204,18 @@ def _apply(graph: Graph, wanted: tuple[Value, ...], detached: frozenset[Value], 
                     y._array = y._array.view()
             env.update(zip(node.outputs, results, strict=False))  # an opaque node's last output is its token
     return env, made, masks, asking
+
+
+def _operands(node: Node, env: dict[Value, Variable], asking: list[Variable]) -> list[Variable]:
+    """Return the inputs of a function of the user's, of which those count as asking that did so in the call.
+
+    Such as a Variable of an argument's array: that gradient goes nowhere, but the user's backward runs.
+    """
+    given = [env[v] for v in operands(node)]
+    if "asks" in node.attrs and not any([x.requires_grad for x in given]):
+        given = [Variable(x._array, requires_grad=x.dtype.kind in "fc") for x in given]
+        asking += given
+    return given
 
 
 def _differentiate(graph: Graph, seeded: tuple[bool, ...], wanted: tuple[Value, ...], applied: Applied,

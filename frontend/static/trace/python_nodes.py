@@ -18,7 +18,7 @@ from ...reporter import report
 from ...tape import recording
 from ...variable import Variable, output_variable
 from ..arrays.bindings import ArrayBinding
-from ..computed_numbers import ComputedNumber, number_of, settled
+from ..computed_numbers import ComputedNumber, number_of, numbers_in, settled
 from ..guards.changing import READ
 from ..guards.reached import Reached
 from ..trees import SCALARS, VARIABLE, array_of, flatten, leaf_kinds, parts_of, unflatten
@@ -75,7 +75,8 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         fresh = tape.constants.give_away([array_of(x) for x in leaves])
         tape.at_work += 1
         reached = Reached([fn, args, kwargs] if tape.observation is not None and tape.fault is None else ())
-        reached.require_known(tape, fn.__name__, {id(x) for leaf in leaves for x in (leaf, array_of(leaf))})
+        reached.require_known(tape, fn.__name__, {id(x) for x in (*leaves, *map(array_of, leaves),
+                                                                  *numbers_in((args, kwargs)))})
         plain = functools.partial(fn, *map(_unread, args), **{name: _unread(x) for name, x in kwargs.items()})
         with recording(None), tape.unobserved():
             result = plain()
