@@ -12,6 +12,7 @@ import kusari
 import kusari.functions as F
 import kusari.links as L
 from kusari import FunctionNode, Variable, optimizers, serializers
+from kusari.errors import GradientError
 
 
 def data(i: int, *shape: int) -> Any:
@@ -294,12 +295,30 @@ def after_siblings(m: Any, x: Any, y: Any, optimizer: Any) -> Any:
     m.h.backward()
 
 
+def of_doubles(m: Any, x: Any, y: Any, optimizer: Any) -> Any:
+    m.m.W.array = m.m.W.array.astype(np.float64)
+    y.backward()
+    found = m.m.W.grad
+    m.m.W.cleargrad()
+    m.m.W.array = m.m.W.array.astype(np.float32)
+    return found
+
+
+def of_other_shape(m: Any, x: Any, y: Any, optimizer: Any) -> Any:
+    kept, m.m.W.array = m.m.W.array, data(7, 4, 5)
+    with pytest.raises(GradientError) as caught:
+        y.backward()
+    m.m.W.array = kept
+    return str(caught.value).partition("\n")[0]
+
+
 ROWS = [
     (network, in_place, retaining), (network, in_place, of_result), (network, assigned, cut),
     (network, assigned, double_backward), (network, updated, cut_behind), (network, updated, twice_differentiated),
     (network, called_again, of_result), (network, called_again, double_backward),
     (network, result_in_place, cut), (network, result_assigned, twice_differentiated),
     (network, result_assigned_and_dropped, backward), (network, nothing, again_cut_after_assignment),
+    (network, nothing, of_doubles), (network, nothing, of_other_shape),
     (several, result_assigned_and_dropped, followed),
     (products, assigned, cut_behind), (products, all_of_it, double_backward),
     (views, in_place, backward), (views, updated, followed), (views, updated, twice_differentiated),

@@ -72,9 +72,13 @@ def forget(func: Callable[..., Any], *xs: Any) -> Variable | tuple[Variable, ...
     if not callable(func):
         raise TypeError(f"forget takes a function first, got {type(func).__name__}")
     forgetting = Forget(func)
-    if config.enable_backprop and not getattr(tape.active(), "whole_layers", False):
-        # Arrays, too, ask for a gradient: without one the backward pass would not come by and reach parameters.
-        ys = forgetting.apply([x if isinstance(x, Variable) else Variable(x) for x in xs])
-    else:  # nothing is kept anyway, or it is for an export; a tracer sees the functions inside
+    # Arrays, too, ask for a gradient: without one the backward pass would not come by and reach parameters.
+    if not config.enable_backprop:
         ys = forgetting._call(tuple([as_variable(x) for x in xs]))
+    elif tape.active() is None:
+        ys = forgetting.apply([x if isinstance(x, Variable) else Variable(x) for x in xs])
+    else:  # what keeps arrays is compiled code; a tracer sees the functions inside, and gradients of parameters
+        asked = not all(isinstance(x, Variable) and not x.requires_grad for x in xs)
+        with using_config("enable_backprop", asked):
+            ys = forgetting._call(tuple([as_variable(x) for x in xs]))
     return ys[0] if len(ys) == 1 else ys

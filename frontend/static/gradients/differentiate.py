@@ -38,8 +38,9 @@ REFUSED: Gaps = "refused"
 ZEROS: Gaps = "zeros"
 LEFT_OUT: Gaps = "left out"
 _log = logging.getLogger("kusari.static")
-# The Variable of each value, the node of each function in their graph, and further arrays of values.
-Applied = tuple[dict[Value, Variable], dict[FunctionNode, Node], list[tuple[Value, Any]]]
+# The Variable of each value, the node of each function in their graph, further arrays of values, and Variables that no
+# value has, which ask for gradients.
+Applied = tuple[dict[Value, Variable], dict[FunctionNode, Node], list[tuple[Value, Any]], list[Variable]]
 # The graphs applied for recordings that are differentiated twice, from their results and from all that they store: the
 # wanted values, the graph, how often functions have written to stand-ins, and the records of backwards.
 _applied: weakref.WeakKeyDictionary[Recording, tuple[tuple[Value, ...], Applied, int, dict[Any, Any]]] = (
@@ -168,6 +169,7 @@ def _apply(graph: Graph, wanted: tuple[Value, ...], detached: frozenset[Value], 
     """Apply the functions of a graph to the arrays of ``make(shape, value, dtype)``."""
     made: dict[FunctionNode, Node] = {}
     masks: list[tuple[Value, Any]] = []
+    asking: list[Variable] = []
     env: dict[Value, Variable] = {}
     wanted_set = set(wanted)
     for value in graph.sources():
@@ -180,7 +182,7 @@ def _apply(graph: Graph, wanted: tuple[Value, ...], detached: frozenset[Value], 
             if function is None:  # side-effect code: its results carry no gradient
                 results = [Variable(_of_type(v, make), requires_grad=False) for v in node.outputs]
             elif is_opaque(function):
-                results = surrogate(node, [env[v] for v in operands(node)])
+                results = surrogate(node, _operands(node, env, asking))
             else:
                 given = [env[v] for v in node.inputs]
                 for i, mask in enumerate(example_masks(function, *_types(node)) or (), 1):
@@ -201,14 +203,26 @@ def _apply(graph: Graph, wanted: tuple[Value, ...], detached: frozenset[Value], 
                 if any(y._array is env[v]._array for v in node.inputs):
                     y._array = y._array.view()
             env.update(zip(node.outputs, results, strict=False))  # an opaque node's last output is its token
-    return env, made, masks
+    return env, made, masks, asking
+
+
+def _operands(node: Node, env: dict[Value, Variable], asking: list[Variable]) -> list[Variable]:
+    """Return the inputs of a function of the user's, of which those count as asking that did so in the call.
+
+    Such as a Variable of an argument's array: that gradient goes nowhere, but the user's backward runs.
+    """
+    given = [env[v] for v in operands(node)]
+    if "asks" in node.attrs and not any([x.requires_grad for x in given]):
+        given = [Variable(x._array, requires_grad=x.dtype.kind in "fc") for x in given]
+        asking += given
+    return given
 
 
 def _differentiate(graph: Graph, seeded: tuple[bool, ...], wanted: tuple[Value, ...], applied: Applied,
                    make: Any, known: dict[Any, Any] | None = None) -> Backward:
     """``make(shape, value, dtype)`` gives the seeds; ``known`` has records of backwards, if those may be repeated."""
     tape = Tape()
-    env, made, masks = applied
+    env, made, masks, asking = applied
     tape.places.update((function, node.where) for function, node in made.items())
     if known is not None:
         tape.memo = BackwardMemo(tape, env, made, known)
@@ -225,11 +239,11 @@ def _differentiate(graph: Graph, seeded: tuple[bool, ...], wanted: tuple[Value, 
         seeds.append(tape.define(gy._array, "gy"))
         starts.append(env[value])
         gys.append(gy)
-    xs = [env[v] for v in wanted]
+    xs = [*(env[v] for v in wanted), *asking]
     with recording(tape), using_config("enable_backprop", False):
         gxs = grad(starts, xs, gys, enable_double_backprop=False) if starts and xs else [None] * len(xs)
     grads: list[Value | None] = []
-    for value, gx in zip(wanted, gxs, strict=True):
+    for value, gx in zip(wanted, gxs, strict=False):
         found = None if gx is None else tape.known(gx._array)
         if gx is not None and found is None:
             tape.note(f"the gradient of a {value.type!r} is an array that no function made")

@@ -19,7 +19,9 @@ from kusari.runtime.python_rows import RunError
 
 from ...link import Link
 from ...link.namespace import namespace_of
+from ...parameter import Parameter
 from ...variable import Variable
+from ..computed_numbers import ComputedNumber
 from .guard import CallResult, ClassOf, EntryType, Guard
 
 if TYPE_CHECKING:
@@ -41,9 +43,12 @@ def _of_code(code: types.CodeType, names: dict[str, Any]) -> Iterator[Any]:
             yield from _of_code(part, names)
 
 
+def _has_namespace(x: object) -> bool:
+    return isinstance(x, Link) or is_own(type(x)) and not isinstance(x, type) and hasattr(x, "__dict__")
+
+
 def _parts(x: object) -> Iterator[Any]:
     """Return the objects that ``x`` leads to."""
-    kind = type(x)
     if isinstance(x, dict):
         yield from dict[Any, Any].values(cast("dict[Any, Any]", x))
     elif isinstance(x, _CONTAINERS):
@@ -62,24 +67,30 @@ def _parts(x: object) -> Iterator[Any]:
     elif isinstance(x, functools.partial):
         bound = cast("functools.partial[Any]", x)
         yield from (bound.func, *bound.args, *bound.keywords.values())
-    elif isinstance(x, Link) or is_own(kind) and not isinstance(x, type) and hasattr(x, "__dict__"):
+    elif _has_namespace(x):
         yield namespace_of(x)
 
 
-def _reached(start: Any) -> dict[int, Any]:
-    """Return the containers, namespaces and arrays that can be reached, by identity; no more than so many."""
+def _reached(start: Any) -> tuple[dict[int, Any], list[Any]]:
+    """Return the containers, namespaces and arrays that can be reached, by identity, no more than so many, and leaves.
+
+    Those are Variables and computed numbers.
+    """
     found: dict[int, Any] = {}
+    leaves: list[Any] = []
     waiting: deque[Any] = deque(start)
     seen: set[int] = set()
     while waiting and len(seen) < LARGEST_STATE_ITEMS:
         x = waiting.popleft()
-        if id(x) in seen or isinstance(x, _PLAIN):
+        if isinstance(x, (Variable, ComputedNumber)):
+            leaves.append(x)
+        if id(x) in seen or isinstance(x, (*_PLAIN, ComputedNumber)):
             continue
         seen.add(id(x))
         found[id(x)] = x
         if type(x) is not np.ndarray:
             waiting.extend(_parts(x))
-    return found
+    return found, leaves
 
 
 def _content(x: Any) -> Any:
@@ -129,10 +140,29 @@ class Reached:
     def __init__(self, start: Any) -> None:
         self.arrays: list[Any] = []
         self.expected: list[Guard] = []  # which replays test behind that Python, too
-        self._found = _reached(start)
+        self._found, self._leaves = _reached(start)
         self._before = {number: _content(x) for number, x in self._found.items()}
         self._changed: set[tuple[int, Any]] = set()
         self._guards = 0
+
+    def require_known(self, tape: Any, label: str, given: set[int]) -> None:
+        """Note a fault if an argument, or what the call has computed, is there in other ways than ``given``."""
+        for x in (*self._leaves, *[x for x in self._found.values() if type(x) is np.ndarray]):
+            if id(x) in given:
+                continue
+            if isinstance(x, ComputedNumber):
+                x.kusari_read(label)
+            elif tape.is_argument(x) or not tape.is_from_outside(x) and (
+                    tape.is_computed(x) if isinstance(x, Variable) else tape.is_value(x) and not (
+                        tape.of_parameters.has(x) or tape.is_state(x))):
+                tape.note_at_user(f"{label} can reach an array of the traced call, in a closure or in an object, and "
+                                  "replays would not renew it; give it as an input")
+        self._leaves.clear()
+
+    def parameters(self) -> bool:
+        """Whether there are parameters among it, to which that Python may give gradients."""
+        return any([isinstance(part, Parameter) and part.requires_grad
+                    for x in self._found.values() if type(x) is not np.ndarray for part in _parts(x)])
 
     def expect(self, o: Observation, label: str) -> None:
         """Note a fault if the call has stored something there, which replays store at their end."""
@@ -159,6 +189,11 @@ class Reached:
                     self.arrays.append(x)
             elif len(before) != len(now) or any(a is not b for a, b in zip(before, now, strict=True)):
                 self._changed.add((number, None))
+        changed = {number for number, _ in self._changed}
+        if changed and any([number in changed or _has_namespace(x) and id(namespace_of(x)) in changed
+                            for number, x in self._found.items() if o.is_fresh(x)]):
+            o.note("an object that the call has made is changed by code that replays run, and they would change that "
+                   "of the traced call; return what it is to have")
         o.known = {p: g for p, g in o.known.items()  # what is read again is guarded again
                    if p[1] in ("type", "kind") or self._found.keys().isdisjoint(_numbers(*p))}
         o.numbers = {p: n for p, n in o.numbers.items() if p[0] not in self._found}

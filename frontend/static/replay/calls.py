@@ -52,8 +52,8 @@ class InFlight:
     def parameter_array(self, number: int) -> Any:
         """Return the array that the parameter of binding ``number`` had in the call."""
         now, bound = self.schedule.recording.bindings[number].array(), self.arguments.bound(number)
-        if bound is None or self.schedule.recording.place is None and not now.flags.carray:
-            return now  # it is bound as a copy
+        if bound is None or now is None or self.schedule.recording.place is None and not now.flags.carray:
+            return now  # it is bound as a copy, or gone
         return bound
 
     def applied(self, template: Any) -> Applied:

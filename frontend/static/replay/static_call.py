@@ -14,7 +14,7 @@ from ...function_node import FunctionNode
 from ...graph_walks import gradients_given
 from ...variable import output_variable
 from ...variable_node import VariableNode
-from ..errors import NotCompilable
+from ..errors import NotCompilable, Stale
 from ..trace.own_functions import Unforeseen
 from ..trees import array_of
 from .expand import expand
@@ -52,7 +52,7 @@ class StaticCall(FunctionNode):
         gys = [None if not d else (None if (g := next(it)) is None else array_of(g)) for d in recording.differentiable]
         try:
             grads = self.call.gradients(arrays, gys, tuple([g is not None for g in gys]), results, self.arrays)
-        except (Unforeseen, NotCompilable):
+        except (Unforeseen, NotCompilable, Stale):
             return self._expanded_backward(grad_outputs, target_input_indexes)
         if self.reference is not None and arrays is self.arrays:
             self.reference.compare_gradients(self.label, self, gys, grads, results)
@@ -84,7 +84,7 @@ class StaticCall(FunctionNode):
             given = tuple([g is not None for g in seeds])
         try:
             grads = call.gradients(arrays, seeds, given, results, self.arrays)
-        except (Unforeseen, NotCompilable):
+        except (Unforeseen, NotCompilable, Stale):
             self.expand()
             return False
         if self.reference is not None and arrays is self.arrays:

@@ -111,6 +111,9 @@ class Step:
             raise NotCompilable("a parameter has no array in this memory")
         if recording.handled:
             raise NotCompilable("the loss function may handle an index that is out of range")
+        if any(n.op.is_opaque and "function" in n.attrs and n.attrs["function"]._own_kind.parameters
+               for n in recording.graph.nodes):
+            raise NotCompilable("a function of the user's own can reach parameters, and may give them gradients itself")
         spans = Spans(p._array for p in self.parameters)
         if any(isinstance(b, ArrayBinding) and spans.touch(b.buffer) for b in recording.bindings):
             raise NotCompilable("an array that functions read shares memory with a parameter")

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...function_node import FunctionNode
 from ..guards.reached import Reached
 from .numpy_nodes import make_changes
-from .own_functions import own_settings, roots
+from .own_functions import own_settings, owners, roots
 
 if TYPE_CHECKING:
+    from .observation import Observation
     from .recorder import Tape
 
 
@@ -60,11 +62,12 @@ class Given:
         self.reached = Reached(roots(template))
         self._arrays = [(v._array, v._array.tobytes()) for v in inputs if type(v._array) is np.ndarray]
 
-    def expect(self, tape: Tape, label: str) -> None:
+    def expect(self, tape: Tape, function: FunctionNode) -> None:
         """Note a fault if one has changed: replays change a copy, and others may read the array, then or later.
 
         What the call has changed outside so far comes before the function, which is recorded next.
         """
+        label = function.label
         for array, content in self._arrays:
             if array.tobytes() != content and not tape.written.is_outside(array):
                 tape.note_at_user(f"{label} changes an array that it is given, which others may read; let it change a "
@@ -73,9 +76,24 @@ class Given:
         if tape.observation is not None and tape.fault is None:
             if (kind := getattr(self._template, "_own_kind", None)) is not None:
                 kind.settings = own_settings(tape.observation)
+                kind.parameters = self.reached.parameters()
             if tape.observation.silenced:
                 tape.observation.note(f"{label}, which may warn, runs while filters of warnings are others; apply it "
                                       "outside of that block")
             self.reached.expect(tape.observation, label)
+            held = {id(x) for owner in owners(self._template) for x in vars(owner).values()}
+            self.reached.require_known(tape, label, held)
             self.reached.compare(tape.observation)
+            for now, before in zip(owners(function), owners(self._template), strict=True):
+                tape.observation.left[id(now)] = now, dict(vars(before))
             tape.reached.append(self.reached)
+
+
+def left_by_forward(o: Observation, x: Any, name: str, value: Any) -> Any:
+    """Return an attribute of an object that the call has made; that of a function may be what its forward has set."""
+    found = o.left.get(id(x))
+    if found is not None and (name == "__dict__" or found[1].get(name, found) is not value) and (
+            type(value) is not np.ndarray or o.tape.known(value) is None):
+        o.note(f"{type(x).__name__}.{name} is read after the function was applied, and replays apply others; let its "
+               "forward return it, too")
+    return value

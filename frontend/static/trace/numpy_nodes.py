@@ -205,13 +205,17 @@ def make_changes(tape: Tape) -> None:
             tape.written.changed(effect)
 
 
-def look_again(tape: Tape, reached: Reached, given: Iterable[Any] = ()) -> None:
+def look_again(tape: Tape, reached: Reached, given: Iterable[Any] = (), returned: Iterable[Variable] = ()) -> None:
     """Record that arrays which were changed have the elements that Python of the user's, which may have, has left.
 
     Arrays that it was ``given`` are values anyway; other state within its reach has to be as it was.
     """
     known = {id(owner(x)) for x in given}
     changed = [x for x in reached.arrays if id(owner(x)) not in known]
+    if not {id(owner(x)) for x in changed}.isdisjoint([id(owner(y._array)) for y in returned]):
+        tape.note_at_user("a function of the user's returns an array from outside that it has changed; let it return a "
+                          "copy")
+        return
     if tape.observation is not None and tape.observation.guarded:
         tape.append(EXPECT, (), (), {"guards": reached.expected})
     effects = tape.written.early()

@@ -77,6 +77,7 @@ class Observation:
         self.numbers: dict[tuple[int, Any], Any] = {}  # which the call has read there
         self.settings: dict[str, int] = {}             # entries of `config` that blocks of the call have set
         self.hooked: dict[str, Any] | None = None      # the namespace of a link that has hooks
+        self.left: dict[int, tuple[Any, dict[str, Any]]] = {}  # the user's functions that were applied, as before
 
     # Truthy if the call is known not to be static, so that nothing needs to be observed any more: asked all the time.
     off: Any = property(operator.attrgetter("tape.fault"))

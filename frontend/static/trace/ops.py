@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import copy
 import functools
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kusari.ir import Op, Trait, Value, attrs_key
 
-from ...configuration import using_config
+from ...configuration import config, using_config
 from ...elementwise import Elementwise
 from ...function_node import FunctionNode
 from ...variable import Variable
@@ -38,6 +39,11 @@ def static_attributes(function: FunctionNode) -> dict[str, Any]:
     return {k: v for k, v in vars(function).items() if not k.startswith("_") and (
         isinstance(v, _SCALARS) or (isinstance(v, tuple) and all(isinstance(x, _SCALARS) for x in v)))
         and k != "rank"}
+
+
+def asks(function: FunctionNode, inputs: Iterable[Variable]) -> bool:
+    """Whether a user's function may be asked for its gradients, by what Variables say that it is applied to."""
+    return is_opaque(function) and config.enable_backprop and any([x.requires_grad for x in inputs])
 
 
 def array_attribute(function: FunctionNode) -> str | None:

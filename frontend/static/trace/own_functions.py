@@ -51,6 +51,7 @@ class OwnKind:
         self.outputs: tuple[int, ...] = ()
         self.gives: dict[tuple[bool, ...], dict[int, bool]] = {}
         self.settings: dict[str, Any] = {}  # entries of `config` that the call has set around it
+        self.parameters = False  # whether it can reach parameters, to which its backwards may give gradients
         self.changes = False  # whether its first backward has changed an array that its forward has retained
         self.fresh = _fresh_attributes(function, tape)
         self.arrays = [(i, name, x, x.tobytes()) for i, owner in enumerate(owners(function))

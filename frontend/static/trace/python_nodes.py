@@ -18,10 +18,10 @@ from ...reporter import report
 from ...tape import recording
 from ...variable import Variable, output_variable
 from ..arrays.bindings import ArrayBinding
-from ..computed_numbers import ComputedNumber, number_of, settled
+from ..computed_numbers import ComputedNumber, number_of, numbers_in, settled
 from ..guards.changing import READ
 from ..guards.reached import Reached
-from ..trees import VARIABLE, array_of, flatten, leaf_kinds, unflatten
+from ..trees import SCALARS, VARIABLE, array_of, flatten, leaf_kinds, parts_of, unflatten
 from .effects import LOOK
 from .numpy_nodes import look_again
 from .own_functions import Applied, Unforeseen, operands, own_settings, raising, settings
@@ -41,8 +41,8 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
 
     Outside a static function the decorated function just runs. Inside, it runs at its place in every replay as well:
     arrays and Variables among its arguments are those of the replay, arrays listed in the keyword argument
-    ``outputs`` are written in place, arrays that it returns are its results. Source: the manual, "Static
-    Subgraph Optimizations: Design Notes".
+    ``outputs`` are written in place, arrays that it returns are its results; it returns no numbers. Source: the manual,
+    "Static Subgraph Optimizations: Design Notes".
 
     Example:
         >>> import kusari
@@ -75,6 +75,8 @@ def static_code(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         fresh = tape.constants.give_away([array_of(x) for x in leaves])
         tape.at_work += 1
         reached = Reached([fn, args, kwargs] if tape.observation is not None and tape.fault is None else ())
+        reached.require_known(tape, fn.__name__, {id(x) for x in (*leaves, *map(array_of, leaves),
+                                                                  *numbers_in((args, kwargs)))})
         plain = functools.partial(fn, *map(_unread, args), **{name: _unread(x) for name, x in kwargs.items()})
         with recording(None), tape.unobserved():
             result = plain()
@@ -145,10 +147,24 @@ def _record_code(tape: Tape, fn: Callable[..., Any], args: tuple[Any, ...], kwar
     copied = tuple(id(array_of(leaf)) in fresh or any(array_of(leaf) is w for w in written) for leaf in leaves)
     returned: list[Any] = []
     given = flatten(result, returned)
+    if _has_plain(given):
+        tape.note_at_user(f"{fn.__name__} returns a number or a text, and replays would take it for the same each "
+                          "time; return an array")
+    if any(isinstance(x, Variable) and x.requires_grad and (
+            x.creator_node is not None or any(x is y for y in leaves)) for x in returned):
+        tape.note_at_user(f"{fn.__name__} returns a Variable through which gradients go, and in replays they would "
+                          "not; return its array")
     variables = tuple(kind is VARIABLE for kind in leaf_kinds(spec))
     attrs = {"fn": fn, "spec": spec, "variables": variables, "copied": copied, "buffers": buffers, "result": given,
              "settings": {} if tape.observation is None else own_settings(tape.observation)}
     tape.append(STATIC_CODE, inputs, written + [array_of(x) for x in returned], attrs)
+
+
+def _has_plain(spec: Any) -> bool:
+    """Whether a tree has numbers or texts, None apart."""
+    if type(spec) is tuple and spec[0] == "static":
+        return issubclass(spec[1], (*SCALARS[:-1], np.generic))
+    return any(map(_has_plain, parts_of(spec) or ()))
 
 
 def _call_report(attrs: Any, *arrays: Any) -> tuple[Any, ...]:

@@ -42,7 +42,7 @@ from .in_place import change_now
 from .net import Net
 from .numpy_nodes import look_again, taken_out, told
 from .observation import NOT_DRAWN_AGAIN, Observation
-from .ops import held_arrays, op_of, pristine, runs_users_python, static_attributes
+from .ops import asks, held_arrays, op_of, pristine, runs_users_python, static_attributes
 from .python_nodes import record_report
 from .random_state import is_lazy, position
 
@@ -108,7 +108,7 @@ class Tape:
         self.draws |= self.observation is not None and self._has_drawn()
         if (of_user := self._given.pop(id(template), None)) is not None:
             self.net.unobserved -= 1
-            of_user.expect(self, function.label)
+            of_user.expect(self, function)
         for v in inputs:  # functions may update them
             self.contents.take(v._array)
         if self.fault is not None:
@@ -125,16 +125,16 @@ class Tape:
         if self.fault is not None or len(values) < len(inputs):
             return
         self.written.applied(self, function, inputs, outputs, of_user is not None)
-        record = getattr(function, "record", None)
-        if record is not None:
+        if (record := getattr(function, "record", None)) is not None:
             record(self, values, outputs)
         else:
             op = op_of(template)
             attrs = {"function": template, **static_attributes(template), **self.constants.attributes(op, inputs)}
-            attrs |= {k: v for k, v in (("on_card", is_cupy_array(outputs[0]._array)), ("held", tuple(held))) if v}
+            attrs |= {k: v for k, v in (("on_card", is_cupy_array(outputs[0]._array)), ("held", tuple(held)),
+                                        ("asks", asks(template, inputs))) if v}
             self.append(op, (*values, *held.values()), outputs, attrs)
             if of_user is not None:
-                look_again(self, of_user.reached)
+                look_again(self, of_user.reached, returned=outputs)
             if self.observation is not None:
                 made = [(v, y._array) for y in outputs if (v := self.known(y._array)) is not None]
                 moves = op.is_opaque or getattr(function, "numbers", False)  # views that are others in replays

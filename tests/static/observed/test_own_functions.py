@@ -11,7 +11,7 @@ from static.observed.harness import check
 
 import kusari
 import kusari.functions as F
-from kusari import FunctionNode
+from kusari import FunctionNode, Variable
 
 
 class Partial(FunctionNode):
@@ -108,6 +108,26 @@ class Old(kusari.Function):
         return grads[0] * self.where * 3,
 
 
+class Recomputed(FunctionNode):
+    """Computes again in backward, and gives parameters their gradients there."""
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        self.retain_inputs((0,))
+        with kusari.no_backprop_mode():
+            return self.of(Variable(inputs[0])).array,
+
+    def backward(self, indexes: tuple[int, ...], grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        x = Variable(self.get_retained_inputs()[0].array)
+        with kusari.force_backprop_mode():
+            y = self.of(x)
+        y.grad = grads[0].array
+        y.backward()
+        return x.grad_var,
+
+
 OWN: dict[str, Callable[[Any, Any], Any]] = {
     "no gradient for the first": lambda s, h: Partial((0,)).apply((h, s.m(h)))[0],
     "no gradient for the second": lambda s, h: Partial((1,)).apply((h, s.m(h)))[0],
@@ -123,6 +143,12 @@ OWN: dict[str, Callable[[Any, Any], Any]] = {
     "one of two results": lambda s, h: Two().apply((h,))[0],
     "the other of two results": lambda s, h: Two().apply((h,))[1],
     "two results": lambda s, h: sum(Two().apply((h,))),
+    "gradients of data": lambda s, h: Counting().apply((Variable(h.array),))[0] + h,
+    "gradients for parameters": lambda s, h: Recomputed(s.m).apply((h,))[0],
+    "gradients for parameters, of data": lambda s, h: Recomputed(s.m).apply((Variable(h.array),))[0] + h,
+    "forgotten": lambda s, h: F.forget(lambda v: F.tanh(s.m(v)), h),
+    "forgotten, of data": lambda s, h: F.forget(lambda v: F.tanh(s.m(v)), h.array) + h,
+    "forgotten without gradients": lambda s, h: F.forget(s.m, Variable(h.array, requires_grad=False)) + h,
     "old style": lambda s, h: Old()(h),
     "kept instance": lambda s, h: Scaled(s.of).apply((h,))[0] + h,
 }

@@ -22,6 +22,7 @@ from ....link.namespace import namespace_of
 from ....variable import Variable
 from ...computed_numbers import ComputedNumber, settled
 from ...guards.guard import MISSING
+from ..contents import left_by_forward
 from ..numpy_nodes import extreme_of, of_python
 from ..observation import NOT_DRAWN_AGAIN, NOT_GONE_ON, is_ours
 from ..own_functions import GENERATORS
@@ -160,7 +161,7 @@ def namespace(k: Observer, x: Any) -> dict[str, Any]:
     """Return the namespace of an object, which is as fresh as the object is."""
     entries = namespace_of(x)
     if k.observation.is_fresh(x):
-        k.observation.fresh(entries)
+        k.observation.fresh(left_by_forward(k.observation, x, "__dict__", entries))
     return entries
 
 

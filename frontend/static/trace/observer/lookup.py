@@ -28,6 +28,7 @@ from ...guards import changing
 from ...guards.guard import MISSING
 from ...trees import SCALARS
 from .. import in_place
+from ..contents import left_by_forward
 from ..copies.scope import stored_attributes
 from ..observation import Observation, is_ours
 from . import operations
@@ -166,8 +167,7 @@ def read_own(k: Observer, x: Any, name: str) -> Any:
     entries = entries_in(x)
     if entries is not None and o.is_outside(x):
         _class_of(o, x)
-        versioned = "attributes" if issubclass(type(x), Link) else None
-        if versioned is not None:
+        if (versioned := "attributes" if issubclass(type(x), Link) else None) is not None:
             o.links[id(x)] = x
         if name in entries:
             value = entries[name]
@@ -182,7 +182,7 @@ def read_own(k: Observer, x: Any, name: str) -> Any:
         if not is_special or issubclass(type(x), Link):
             o.entry(entries, name, MISSING, f"{kind.__name__}.{name}", versioned)
     elif entries is not None and name in entries:
-        return entries[name]
+        return left_by_forward(o, x, name, entries[name])
     _note_class(o, found, cls, passed, name)
     if found is MISSING:
         return _of_getattr(k, x, name)
@@ -197,7 +197,7 @@ def _of_getattr(k: Observer, x: Any, name: str) -> Any:
 
 def _of_data_descriptor(k: Observer, found: Any, x: Any, kind: type, name: str) -> Any:
     if name == "__dict__" and (type(found) is types.GetSetDescriptorType or isinstance(x, Attributed)):
-        return x.__dict__
+        return left_by_forward(k.observation, x, name, x.__dict__)
     if type(found) is property or isinstance(find(k, type(found), "__get__"), types.FunctionType):
         return bind(k, found, x, kind)
     return _native_attribute(k.observation, x, name)
