@@ -1,8 +1,11 @@
-"""NVIDIA's run-time compiler, which needs no graphics card."""
+"""NVIDIA's run-time compiler, which needs no graphics card. What it has made of a text is kept where kernels are."""
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import importlib.util
+import json
+import os
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -21,15 +24,30 @@ class Nvrtc:
         builtins = next(p for p in path.parent.glob("libnvrtc-builtins.so*"))
         ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)
         self.library = ctypes.CDLL(str(path))
+        self._made_by = f"{path} {path.stat().st_mtime_ns}"
+        self._folder = Path(os.environ["KUSARI_CACHE_DIR"], "nvrtc")
+        self._folder.mkdir(parents=True, exist_ok=True)
 
     def compile(self, text: str, architecture: str = "compute_70") -> str:
         """The PTX of a kernel's text; an assertion shows the compiler's messages."""
-        return self._compiled(text, f"--gpu-architecture={architecture}")[0]
+        return self._kept(text, f"--gpu-architecture={architecture}")[0]
 
     def stack_bytes(self, text: str, architecture: str = "sm_90") -> int:
         """Bytes of memory that a thread needs because its registers do not do, or cannot be numbered."""
-        log = self._compiled(text, f"--gpu-architecture={architecture}", "--ptxas-options=-v")[1]
+        log = self._kept(text, f"--gpu-architecture={architecture}", "--ptxas-options=-v")[1]
         return sum(map(int, re.findall(r"(\d+) bytes (?:stack frame|spill stores|spill loads)", log)))
+
+    def _kept(self, text: str, *options: str) -> tuple[str, str]:
+        what = json.dumps([self._made_by, cuda_source(text), OPTIONS, options])
+        file = self._folder / hashlib.sha256(what.encode()).hexdigest()
+        try:
+            ptx, log = json.loads(file.read_text())
+        except FileNotFoundError:
+            ptx, log = self._compiled(text, *options)
+            partial = file.with_suffix(f".{os.getpid()}")
+            partial.write_text(json.dumps([ptx, log]))
+            partial.replace(file)
+        return ptx, log
 
     def _compiled(self, text: str, *options: str) -> tuple[str, str]:
         lib, program = self.library, ctypes.c_void_p()
