@@ -1,16 +1,15 @@
-"""NVIDIA's run-time compiler, which needs no graphics card. What it has made of a text is kept where kernels are."""
+"""NVIDIA's run-time compiler, which needs no graphics card."""
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import importlib.util
 import json
-import os
 import re
 from functools import lru_cache
 from pathlib import Path
 
 import pytest
+from kept_texts import kept
 
 from kusari.codegen.cuda.text.dialect import OPTIONS, cuda_source
 
@@ -25,8 +24,6 @@ class Nvrtc:
         ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)
         self.library = ctypes.CDLL(str(path))
         self._made_by = f"{path} {path.stat().st_mtime_ns}"
-        self._folder = Path(os.environ["KUSARI_CACHE_DIR"], "nvrtc")
-        self._folder.mkdir(parents=True, exist_ok=True)
 
     def compile(self, text: str, architecture: str = "compute_70") -> str:
         """The PTX of a kernel's text; an assertion shows the compiler's messages."""
@@ -38,15 +35,8 @@ class Nvrtc:
         return sum(map(int, re.findall(r"(\d+) bytes (?:stack frame|spill stores|spill loads)", log)))
 
     def _kept(self, text: str, *options: str) -> tuple[str, str]:
-        what = json.dumps([self._made_by, cuda_source(text), OPTIONS, options])
-        file = self._folder / hashlib.sha256(what.encode()).hexdigest()
-        try:
-            ptx, log = json.loads(file.read_text())
-        except FileNotFoundError:
-            ptx, log = self._compiled(text, *options)
-            partial = file.with_suffix(f".{os.getpid()}")
-            partial.write_text(json.dumps([ptx, log]))
-            partial.replace(file)
+        ptx, log = json.loads(kept("nvrtc", (self._made_by, cuda_source(text), OPTIONS, options),
+                                   lambda: json.dumps(self._compiled(text, *options)).encode()))
         return ptx, log
 
     def _compiled(self, text: str, *options: str) -> tuple[str, str]:
