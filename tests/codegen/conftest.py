@@ -30,7 +30,8 @@ class Jit:
         """``run(*arrays, nth=1)``: all threads one after the other, last thread first."""
         needs(text)
         features = ",".join(filter(None, [self._features, FEATURES[target]]))
-        made = kept("objects", (llvm.llvm_version_info, self._cpu, features, text), lambda: self._object(text, features))
+        made = kept("objects", (llvm.llvm_version_info, self._cpu, features, text),
+                    lambda: self._object(text, features))
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self._machine(features))
         engine.add_object_file(llvm.ObjectFileRef.from_data(made))
         engine.finalize_object()
