@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("kusari")
 
 
-MOST_CASES = 3  # of one test, where its further cases are left out
+MOST_CASES = 2  # of one test, where its further cases are left out
 
 
 @pytest.hookimpl(tryfirst=True)
