@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kept_texts import kept
 
 from kusari.codegen.cuda.text.dialect import OPENCL_OPTIONS, opencl_source
 from kusari.codegen.cuda.text.library import FUNCTIONS
@@ -67,6 +68,7 @@ class Card:
             self._head = DECLARATIONS
             self._options.append("-D_OPENCL_H_")  # clang's header has been read
         self._context = cl.Context([device])
+        self._device = device
         self._queue = cl.CommandQueue(self._context)
         self._kernels: dict[tuple[str, str], Any] = {}
         self.optimizes = False  # where kernels run for longer than it takes
@@ -74,14 +76,22 @@ class Card:
     def built(self, text: str, symbol: str) -> Any:
         """The OpenCL kernel of a text; what its compiler says is part of the error."""
         if (text, symbol) not in self._kernels:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that the compiler has said something at all
-                program = self.cl.Program(self._context, self._head + opencl_source(text))
-                try:
-                    program.build([*self._options, *([] if self.optimizes else ["-cl-opt-disable"])])
-                except self.cl.RuntimeError as error:
-                    raise AssertionError(f"{error}\n{text}") from error
-                self._kernels[text, symbol] = self.cl.Kernel(program, symbol)
+            source, options = self._head + opencl_source(text), [*self._options]
+            if not self.optimizes:
+                options.append("-cl-opt-disable")
+
+            def built(*program: Any) -> Any:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # that the compiler has said something at all
+                    try:
+                        return self.cl.Program(self._context, *program).build(options)
+                    except self.cl.RuntimeError as error:
+                        raise AssertionError(f"{error}\n{text}") from error
+
+            by = [(d.name, d.version, d.driver_version) for d in [self._device]]
+            binary = kept("opencl", (by, source, options),
+                          lambda: built(source).get_info(self.cl.program_info.BINARIES)[0])
+            self._kernels[text, symbol] = self.cl.Kernel(built([self._device], [binary]), symbol)
         return self._kernels[text, symbol]
 
     def launch(self, function: Any, blocks: int, threads: int) -> None:

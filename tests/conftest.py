@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("kusari")
 
 
-MOST_CASES = 3  # of one test, where its further cases are left out
+MOST_CASES = 2  # of one test, where its further cases are left out
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -68,9 +68,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """What thousands of tests consist of is never garbage: each collection would look at all of it again."""
+    """What thousands of tests consist of is never garbage: each collection would look at all of it again.
+
+    The collector runs less often than it does by default, as traces and graphs are many objects that soon go.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000)
 
 
 @pytest.fixture(autouse=True, scope="session")

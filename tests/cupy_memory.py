@@ -6,8 +6,12 @@ nothing can be allocated, as such a graph would have memory of its own, and noth
 from __future__ import annotations
 
 import ctypes
+import mmap
+import os
+import tempfile
 import weakref
 from collections import Counter
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -33,6 +37,22 @@ def refuse_capture(work: str) -> None:
     if getattr(get_current_stream(), "captured", None) is not None:
         raise CUDARuntimeError(f"cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing "
                                f"({work})")
+
+
+def _full(size: int) -> np.ndarray:
+    """New memory. Of much of it, such as a workspace, the pages that nobody uses are never made."""
+    if size < 1 << 20 or not hasattr(mmap, "MAP_PRIVATE"):
+        return np.full(size, 255, np.uint8)
+    file = _file_of_255()
+    if (missing := size - file.seek(0, os.SEEK_END)) > 0:
+        file.write(b"\xff" * missing)
+        file.flush()
+    return np.frombuffer(mmap.mmap(file.fileno(), size, mmap.MAP_PRIVATE), np.uint8)
+
+
+@lru_cache(maxsize=1)
+def _file_of_255() -> Any:
+    return tempfile.TemporaryFile()
 
 
 class MemoryPool:
@@ -106,7 +126,7 @@ class MemoryPool:
     def malloc(self, size: int) -> MemoryPointer:
         """New memory."""
         refuse_capture("an allocation")
-        memory = np.full(max(int(size), 1), 255, np.uint8)
+        memory = _full(max(int(size), 1))
         self.adopt(memory)
         return MemoryPointer(memory, 0)
 

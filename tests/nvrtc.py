@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import json
 import re
 from functools import lru_cache
 from pathlib import Path
 
 import pytest
+from kept_texts import kept
 
 from kusari.codegen.cuda.text.dialect import OPTIONS, cuda_source
 
@@ -21,15 +23,21 @@ class Nvrtc:
         builtins = next(p for p in path.parent.glob("libnvrtc-builtins.so*"))
         ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)
         self.library = ctypes.CDLL(str(path))
+        self._made_by = f"{path} {path.stat().st_mtime_ns}"
 
     def compile(self, text: str, architecture: str = "compute_70") -> str:
         """The PTX of a kernel's text; an assertion shows the compiler's messages."""
-        return self._compiled(text, f"--gpu-architecture={architecture}")[0]
+        return self._kept(text, f"--gpu-architecture={architecture}")[0]
 
     def stack_bytes(self, text: str, architecture: str = "sm_90") -> int:
         """Bytes of memory that a thread needs because its registers do not do, or cannot be numbered."""
-        log = self._compiled(text, f"--gpu-architecture={architecture}", "--ptxas-options=-v")[1]
+        log = self._kept(text, f"--gpu-architecture={architecture}", "--ptxas-options=-v")[1]
         return sum(map(int, re.findall(r"(\d+) bytes (?:stack frame|spill stores|spill loads)", log)))
+
+    def _kept(self, text: str, *options: str) -> tuple[str, str]:
+        ptx, log = json.loads(kept("nvrtc", (self._made_by, cuda_source(text), OPTIONS, options),
+                                   lambda: json.dumps(self._compiled(text, *options)).encode()))
+        return ptx, log
 
     def _compiled(self, text: str, *options: str) -> tuple[str, str]:
         lib, program = self.library, ctypes.c_void_p()

@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from kept_texts import kept
 from kernels import module_of, needs
 
 Run = Callable[..., None]
@@ -28,14 +30,10 @@ class Jit:
         """``run(*arrays, nth=1)``: all threads one after the other, last thread first."""
         needs(text)
         features = ",".join(filter(None, [self._features, FEATURES[target]]))
-        machine = self._target.create_target_machine(cpu=self._cpu, features=features, opt=2, jit=True)
-        module = module_of(text)
-        module.verify()
-        options = llvm.create_pipeline_tuning_options(speed_level=0)
-        options.loop_vectorization = options.slp_vectorization = False
-        builder = llvm.create_pass_builder(machine, options)
-        builder.getModulePassManager().run(module, builder)
-        engine = llvm.create_mcjit_compiler(module, machine)
+        made = kept("objects", (llvm.llvm_version_info, self._cpu, features, text),
+                    lambda: self._object(text, features))
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self._machine(features))
+        engine.add_object_file(llvm.ObjectFileRef.from_data(made))
         engine.finalize_object()
         signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
         function = signature(engine.get_function_address(symbol))
@@ -46,6 +44,18 @@ class Jit:
                 function(ctypes.addressof(slots), tid, nth)
         run.__dict__["engine"] = engine  # thousands of them took more than a gigabyte
         return run
+
+    def _machine(self, features: str) -> Any:
+        return self._target.create_target_machine(cpu=self._cpu, features=features, opt=2, jit=True)
+
+    def _object(self, text: str, features: str) -> bytes:
+        machine, module = self._machine(features), module_of(text)
+        module.verify()
+        options = llvm.create_pipeline_tuning_options(speed_level=0)
+        options.loop_vectorization = options.slp_vectorization = False
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+        return machine.emit_object(module)
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HEAVY = "numba llvmlite onnx onnxruntime cupy matplotlib networkx scipy sklearn mlxtend PIL argparse".split()
 HEAVY += ["kusari.passes", "kusari.codegen", "kusari.runtime", "kusari.compat", "kusari.compat_modules"]
 PROGRAM = f"""
@@ -26,6 +28,7 @@ def test_import_brings_nothing_heavy() -> None:
     print(done.stderr.strip())
 
 
+@pytest.mark.slow
 def test_python_may_run_in_the_folder_above_a_clone(tmp_path: Path) -> None:
     """The clone, called kusari, would be an empty package there; ``-S``: no other one is found."""
     (tmp_path / "kusari").symlink_to(Path(__file__).parents[2], target_is_directory=True)

@@ -7,7 +7,7 @@ import functools
 import graphlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -39,36 +39,43 @@ ABOVE = ("static", "onnx", "profiling", "commands", "__main__")
 LAZY = ("kusari.passes", "kusari.codegen", "kusari.runtime")  # these cost import time
 
 
-@functools.cache
-def parsed(file: Path) -> ast.Module:
-    return ast.parse(file.read_text(encoding="utf-8"))
+class Found(NamedTuple):
+    """An import statement, and where it stands."""
+
+    node: ast.Import | ast.ImportFrom
+    top_level: bool
+    inside_function: bool
+    for_types: bool  # under ``if TYPE_CHECKING``
 
 
 @functools.cache
-def statements(file: Path, *, types: bool = True) -> list[ast.Import | ast.ImportFrom]:
-    """All imports in a file, also inside functions: they are no expressions, where most of the nodes are.
-
-    Without ``types`` those for annotations only, under ``if TYPE_CHECKING``, are left out.
-    """
-    found: list[ast.Import | ast.ImportFrom] = []
-    blocks: list[Any] = [parsed(file)]
+def found_in(file: Path) -> list[Found]:
+    """All imports in a file: they are no expressions, where most of the nodes are. The tree is not kept."""
+    found: list[Found] = []
+    blocks: list[tuple[Any, int, bool, bool]] = [(ast.parse(file.read_text(encoding="utf-8")), 0, False, False)]
     while blocks:
-        block = blocks.pop()
+        block, depth, inside, types = blocks.pop()
         if isinstance(block, (ast.Import, ast.ImportFrom)):
-            found.append(block)
-        if not types and isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
-            continue
+            found.append(Found(block, depth == 1, inside, types))
+        inside = inside or isinstance(block, ast.FunctionDef)
+        types = types or isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
         for name in ("body", "orelse", "finalbody", "handlers", "cases"):
             inner = getattr(block, name, ())
-            blocks += inner if isinstance(inner, list) else ()
+            if isinstance(inner, list):
+                blocks += [(node, depth + 1, inside, types) for node in inner]
     return found
+
+
+def statements(file: Path) -> list[ast.Import | ast.ImportFrom]:
+    """All imports in a file, also inside functions."""
+    return [found.node for found in found_in(file)]
 
 
 @functools.cache
 def imports(file: Path, *, top_level: bool = False) -> set[str]:
     """The absolute names a file imports; relative imports stay in the layer and are left out."""
     names: set[str] = set()
-    for node in parsed(file).body if top_level else statements(file):
+    for node in [found.node for found in found_in(file) if found.top_level or not top_level]:
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
@@ -115,9 +122,7 @@ def in_frontend(file: Path, *, inside_functions: bool = False, foreign: bool = F
     With ``inside_functions`` these are those that its functions import, with ``foreign`` those of other packages, too.
     """
     package = ("kusari", *file.relative_to(ROOT / "frontend").parent.parts)
-    functions = [node for node in ast.walk(parsed(file)) if isinstance(node, (ast.FunctionDef, ast.Lambda))]
-    every = [node for f in functions for node in ast.walk(f) if isinstance(node, (ast.Import, ast.ImportFrom))]
-    for node in every if inside_functions else statements(file, types=False):
+    for node in [f.node for f in found_in(file) if (f.inside_function if inside_functions else not f.for_types)]:
         around = package[:len(package) + 1 - node.level] if isinstance(node, ast.ImportFrom) and node.level else ()
         module = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
         for alias in node.names:

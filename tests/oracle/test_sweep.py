@@ -81,11 +81,11 @@ def test_programs(area: str, tmp_path: Path) -> None:
 def test_everything_has_a_program() -> None:
     lib = sweep.parts_of("kusari")
     lib.files = {}
-    texts = "\n".join([*HOOKS, *(name for programs in sweep.AREAS.values() for name, _ in programs(lib))])
+    texts = [*HOOKS, *(name for programs in sweep.AREAS.values() for name, _ in programs(lib))]
+    words = set(re.findall(r"\w+", "\n".join(texts)))
     kinds = (lib.F, lib.L, lib.datasets, lib.distributions, lib.extensions, lib.function_hooks, lib.initializers,
              lib.iterators, lib.link_hooks, lib.optimizer_hooks, lib.optimizers, lib.triggers, lib.updaters)
     names = {name for kind in kinds for name in dir(kind) if not name.startswith("_")
              if callable(getattr(kind, name))}
-    missing = {name for name in names if not re.search(rf"\b{name}\b", texts)}
     assert len(names) > 400
-    assert missing == set(" ".join(NOT_SWEPT.values()).split())
+    assert names - words == set(" ".join(NOT_SWEPT.values()).split())

@@ -232,12 +232,13 @@ def test_an_extent_that_comes_often_gets_kernels_of_its_own(monkeypatch: pytest.
 
 
 @pytest.mark.usefixtures("loader")
-def test_more_signatures_are_traced_at_once_where_kernels_are_there() -> None:
+def test_more_signatures_are_traced_at_once_where_kernels_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Perceptron.loss.static, "soon", 4)
     np.random.seed(0)
     model, _ = pair(Perceptron)
-    for n in range(10, 50):
+    for n in range(10, 18):
         given = model.arguments(n)
         for _ in range(2):
             step(model, given, True, True)
     cache, = Perceptron.loss.static.caches(model)
-    assert len(cache.entries) == 40 and not cache.waiting
+    assert len(cache.entries) == 8 and not cache.waiting

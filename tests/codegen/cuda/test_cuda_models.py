@@ -139,7 +139,7 @@ SIZES: dict[str, tuple[dict[str, Any], int, int]] = {
     "transformer_block": (dict(batch=2), 59, 46), "vgg_cifar": (dict(batch=4, widths=(16, 32, 64)), 71, 68),
     "resnet18": (dict(batch=2, widths=(16, 32, 48, 64), classes=100), 139, 92)}
 
-LONG = ("mnist_mlp", "transformer_block")  # whose kernels run for longer than it takes to optimise them
+LONG = ("mnist_mlp",)  # whose kernels run for longer than it takes to optimise them
 
 
 @pytest.mark.slow

@@ -45,6 +45,21 @@ def late(static: Any, change: Callable[[], Any], *left: Any) -> Call:
     return before(lambda x: (static(x), *left), lambda i: change() if i == CHANGED else None)
 
 
+def training(model: Any, loss: Any, optimizer: Any, joined: bool) -> Call:
+    """Return a call of steps of the static method ``loss``, in a loop or by ``update``, with what they leave."""
+    model.__class__.loss = loss
+    optimizer.setup(model)
+
+    def loop(x: Any) -> Any:
+        model.cleargrads()
+        found = model.loss(x)
+        found.backward()
+        optimizer.update()
+        return found.array
+    return lambda i, x: (loop(x) if joined else optimizer.update(model.loss, x), model.state(), optimizer.t,
+                         [p.array.copy() for p in model.params()])
+
+
 class Seen:
     """Snapshots of whatever a program returns, in which one object has one number from the first call to the last.
 
@@ -220,12 +235,14 @@ def _replays(static: Any) -> bool:
     return False
 
 
-def check(program: Program, expected: str | None = None, pattern: str | None = None, tolerance: float = 2e-5) -> str:
+def check(program: Program, expected: str | None = None, pattern: str | None = None, tolerance: float = 2e-5,
+          **options: Any) -> str:
     """Assert that a program does static what it does define-by-run; return ``replays`` or ``falls back``.
 
     Warnings of falling back name a line; where there is a ``pattern``, there must be one warning, which has it.
+    ``options`` are those of ``static_graph``.
     """
-    plain, static = Run(program, lambda f: f), Run(program, kusari.static_graph)
+    plain, static = Run(program, lambda f: f), Run(program, kusari.static_graph(**options))
     for i, (a, b) in enumerate(zip(plain.calls, static.calls, strict=True)):
         found = difference(a, b, tolerance)
         assert found is None, f"call {i}: {a[int(re.split('[/:]', found)[1])][0]}: {found}; {static.aside}"
