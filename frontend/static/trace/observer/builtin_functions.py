@@ -33,6 +33,8 @@ from .operators import EVERY
 if TYPE_CHECKING:
     from .observer import Observer
 
+_SUMMED = frozenset((int, float, bool, complex))
+
 
 def _isinstance(k: Observer, x: Any, classes: Any) -> Any:
     if type(x) is not type and containers_of_classes(classes):
@@ -193,7 +195,17 @@ def _ordering(f: Any) -> Handler:
 
 
 def _sum(k: Observer, items: Any, start: Any = 0) -> Any:
-    for x in containers.iterate(k, items):
+    rest = iter(containers.iterate(k, items))
+    if type(start) in _SUMMED:
+        plain: list[Any] = []  # from Python 3.12 on floats are summed with what rounding has lost
+        for x in rest:
+            if type(x) not in _SUMMED:
+                start = k.binary("+", sum(plain, start), x)
+                break
+            plain.append(x)
+        else:
+            return sum(plain, start)
+    for x in rest:
         start = k.binary("+", start, x)
     return start
 
