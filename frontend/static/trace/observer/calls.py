@@ -39,7 +39,7 @@ _LEAVES = (
 _REPORTS = frozenset(("report", "get_current_reporter", "Reporter.report", "report_scope"))
 _OF_FRAMES = frozenset(("_getframe", "currentframe", "stack_info", "getframeinfo", "getouterframes"))
 _LRU_CACHE = type(functools.lru_cache(len))
-_PLACEHOLDER: Any = getattr(functools, "Placeholder", None)  # from Python 3.14 on: an argument of a partial that comes later
+_PLACEHOLDER: Any = getattr(functools, "Placeholder", None)  # in a partial, an argument that comes later (Python 3.14)
 
 
 def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
