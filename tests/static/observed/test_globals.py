@@ -179,6 +179,19 @@ def global_by_eval(decorate: Any) -> Any:
     return changed(lambda v: globals().update(K=v), (1.0, 2.0), decorate(lambda x: F.tanh(x) * eval("K + 1")))
 
 
+@ROWS.falls_back("by eval it may read")
+def names_for_eval_by_keyword(decorate: Any) -> Any:
+    """From Python 3.13 on."""
+    names = {"K": 1.0, "J": 2.0}
+    globals().update(J=5.0)
+
+    def body(x: Any) -> Any:
+        if sys.version_info < (3, 13):
+            return F.tanh(x) * eval("K + J", names) * eval("K + J", {**globals()}, names)
+        return F.tanh(x) * eval("K + J", globals=names) * eval("K + J", locals={"K": names["K"]})
+    return changed(lambda v: names.update(K=v), (1.0, 2.0), decorate(body))
+
+
 @ROWS.replays
 def global_counted_by_the_function(decorate: Any) -> Any:
     def body(x: Any) -> Any:

@@ -215,8 +215,8 @@ def _truths(f: Callable[[Iterable[bool]], bool]) -> Handler:
     return lambda k, items: f(k.truth(x) for x in containers.iterate(k, items))
 
 
-def _reduce(k: Observer, f: Any, items: Any, *start: Any) -> Any:
-    return functools.reduce(lambda a, b: k.call(f, a, b), containers.iterate(k, items), *start)
+def _reduce(k: Observer, f: Any, items: Any, *start: Any, **named: Any) -> Any:
+    return functools.reduce(lambda a, b: k.call(f, a, b), containers.iterate(k, items), *start, **named)
 
 
 def _number(f: Any) -> Handler:
@@ -300,11 +300,12 @@ def _forbidden(name: str) -> Handler:
     def handler(k: Observer, /, *args: Any, **kwargs: Any) -> Any:
         k.observation.note(f"by {name} it may read what it does not name, and no guard would see a change")
         frame = _frame_of_the_copy()
-        if frame is None or args[1:] or name not in ("eval", "exec", "globals", "locals", "vars", "dir"):
+        if frame is None or args[1:] or "globals" in kwargs or name not in (
+                "eval", "exec", "globals", "locals", "vars", "dir"):
             return getattr(builtins, name)(*args, **kwargs)
         names = {n: x for n, x in frame.f_locals.items() if not n.startswith("__kusari_")}
         if name in ("eval", "exec"):
-            return getattr(builtins, name)(args[0], frame.f_globals, names)
+            return getattr(builtins, name)(args[0], frame.f_globals, kwargs.pop("locals", names), **kwargs)
         return frame.f_globals if name == "globals" else sorted(names) if name == "dir" else names
     return handler
 
