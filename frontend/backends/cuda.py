@@ -134,9 +134,14 @@ def check_cuda_available() -> None:
         raise DeviceError(f"CUDA environment is not correctly set up: {_reason}. {remedy}")
 
 
+def is_of_cupy(kind: type) -> bool:
+    """Return whether a class is CuPy's."""
+    return str(kind.__module__).partition(".")[0] == "cupy"  # of classes that Cython makes it may be a descriptor
+
+
 def is_cupy_array(array: Any) -> bool:
     """Return whether `array` is a CuPy array, without importing CuPy to find out."""
-    return type(array).__module__.partition(".")[0] == "cupy" and hasattr(array, "__cuda_array_interface__")
+    return is_of_cupy(type(array)) and hasattr(array, "__cuda_array_interface__")
 
 
 class GpuDevice(_device.Device):

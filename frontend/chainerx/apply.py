@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.cuda import is_of_cupy
 from ..configuration import ConfigScope, config
 from ..errors import InvalidType
 from ..functions import cast
@@ -39,7 +40,7 @@ def arrays_in(xs: Sequence[Any]) -> list[ndarray]:
             found.append(x)
         elif isinstance(x, (tuple, list)):
             found.extend(arrays_in(x))
-        elif isinstance(x, np.ndarray) or type(x).__module__.partition(".")[0] == "cupy":
+        elif isinstance(x, np.ndarray) or is_of_cupy(type(x)):
             raise TypeError(f"expected a ChainerX array or a number, got {type(x)}: convert it with chainerx.array")
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 import pickle
 import weakref
+from contextlib import suppress
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any
 
@@ -51,8 +52,9 @@ class Slots:
 def _remove(block: SharedMemory | None, owner: int) -> None:
     """Remove a block, in the process that has made it."""
     if block is not None and os.getpid() == owner:
-        block.close()
         block.unlink()
+        with suppress(BufferError):  # what an interrupt has stopped may still hold a view of it
+            block.close()
 
 
 def pack(examples: Any, place: tuple[str, int, int] | None) -> tuple[bytes, list[int], list[bytes]]:

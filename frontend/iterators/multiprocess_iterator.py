@@ -105,11 +105,14 @@ class MultiprocessIterator(PrefetchingIterator):
                     self.TimeoutWarning,
                     stacklevel=3,
                 )
+            memory = None
             try:
                 message = part.get()
                 memory = None if place is None or self._slots is None else self._slots.view(place)
                 found += unpack(message, memory)
             finally:
+                if memory is not None:
+                    memory.release()  # the traceback of an error holds it
                 if self._slots is not None:
                     self._slots.give_back(place)
             if self._slots is None:

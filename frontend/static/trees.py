@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.cuda import is_of_cupy
 from ..epochs import Attributes
 from ..parameter import Parameter
 from ..variable import Variable
@@ -48,7 +49,7 @@ def flatten(tree: Any, leaves: list[Any], containers: dict[int, Any] | None = No
             return _static(tree)
         leaves.append(tree)
         return VARIABLE
-    if issubclass(kind, np.ndarray) or kind.__module__.partition(".")[0] == "cupy":
+    if issubclass(kind, np.ndarray) or is_of_cupy(kind):
         leaves.append(tree)
         return ARRAY
     if kind in SCALARS:

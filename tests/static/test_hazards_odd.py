@@ -33,6 +33,19 @@ def scaled(x: Any) -> Any:
     return F.tanh(x) * function.k
 
 
+class Nameless:
+    """Its ``__module__`` is no text, as that of classes made by Cython."""
+
+    __module__: Any = property(lambda self: "nowhere")
+    k2 = 1.0
+
+    def __init__(self) -> None:
+        self.k1 = 1.0
+
+    def scaled(self, x: Any) -> Any:
+        return F.tanh(x) * self.k1 * self.k2
+
+
 def setting(o: Any, i: int) -> None:
     o.k1 = float(i)
 
@@ -53,6 +66,9 @@ ODD: dict[str, Any] = {
               lambda o, i: setattr(o[0], "k1", i)),
     "array of objects": (lambda: np.array([1, {"k": 2}], object), lambda o, x: F.tanh(x) * o[1]["k"],
                          lambda o, i: o[1].__setitem__("k", i)),
+    "class without a module": (Nameless, lambda o, x: o.scaled(x) * isinstance(o, type(o)), setting),
+    "attribute of a class without a module": (lambda: (setattr(Nameless, "k2", 1.0), Nameless())[1],
+                                              lambda o, x: o.scaled(x), lambda o, i: setattr(Nameless, "k2", i)),
     "attribute of a function": (lambda: setattr(scaled, "k", 1), lambda o, x: scaled(x),
                                 lambda o, i: setattr(scaled, "k", i)),
 }
@@ -185,3 +201,14 @@ def test_attributes_of_classes_that_come_later(both: Any) -> None:
         return call
 
     both(make, items(range(7)))
+
+
+@pytest.mark.parametrize("argument", [Nameless(), np.random.default_rng, type(np.random.default_rng)],
+                         ids=["object", "function", "class"])
+def test_arguments_without_a_module(both: Any, argument: Any) -> None:
+    """Functions of NumPy's generators are of a class that Cython made."""
+    def make(decorate: Any) -> Any:
+        f = decorate(lambda x, a: F.tanh(x) * (len(type(a).__name__) + len(type(type(a)).__name__)))
+        return lambda x: f(x, argument)
+
+    both(make, [x for _, x in items(range(4))])

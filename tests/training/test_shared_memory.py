@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,35 @@ def test_an_error_of_an_example_is_raised_and_frees_its_slot() -> None:
                 own.next()
     finally:
         own.finalize()
+
+
+def refuse() -> Any:
+    raise ValueError("cannot be read")
+
+
+class Refusing:
+    def __reduce__(self) -> Any:
+        return refuse, ()
+
+
+class Unreadable(Examples):
+    def __getitem__(self, i: int) -> Any:
+        return np.zeros(3), Refusing()
+
+
+def test_memory_is_given_back_after_an_error_of_unpacking() -> None:
+    """Its traceback has the frames, and they what was read from."""
+    own = MultiprocessIterator(Unreadable(), 2, n_processes=1, n_prefetch=1, shared_mem=1000)
+    try:
+        with pytest.raises(ValueError, match="cannot be read") as caught:
+            own.next()
+        assert own._slots is not None and own._slots._block is not None
+        block = own._slots._block.name
+    finally:
+        own.finalize()
+    assert caught.tb is not None
+    with pytest.raises(FileNotFoundError):
+        SharedMemory(name=block)
 
 
 ENDLESS = """

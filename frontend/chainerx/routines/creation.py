@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.cuda import is_of_cupy
 from .. import device as _device
 from ..apply import apply, device_of, plain, raw
 from ..arrays import ndarray, shape_of
@@ -168,7 +169,7 @@ def array(object: Any, dtype: Any = None, copy: bool = True, device: Any = None)
         found = object.to_device(place)
         return found.astype(object.dtype if dtype is None else dtype, copy=copy and found is object)
     values = raw(object)
-    if type(values).__module__.partition(".")[0] == "cupy":
+    if is_of_cupy(type(values)):
         place = _device.get_device("cuda", int(values.device.id)) if device is None else _device.get_device(device)
         found = ndarray.of(place.put(values), place)
         return found.astype(found.dtype if dtype is None else dtype, copy=copy)

@@ -86,7 +86,7 @@ class Changing:
 @functools.lru_cache(maxsize=1024)
 def _is_ours(kind: type) -> bool:
     """Whether the library changes numbers of objects, a compiled step before it runs: of optimizers and iterators."""
-    return not issubclass(kind, Link) and any(cls.__module__.startswith("kusari.") for cls in kind.__mro__)
+    return not issubclass(kind, Link) and any(str(cls.__module__).startswith("kusari.") for cls in kind.__mro__)
 
 
 def entry(o: Observation, holder: dict[Any, Any], key: Any, value: Any, what: str, versioned: Any = None,

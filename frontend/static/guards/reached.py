@@ -33,7 +33,7 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes, types.ModuleType, t
 
 
 def is_own(kind: type) -> bool:
-    return not kind.__module__.startswith(("kusari", "numpy", "builtins"))
+    return not str(kind.__module__).startswith(("kusari", "numpy", "builtins"))
 
 
 def _of_code(code: types.CodeType, names: dict[str, Any]) -> Iterator[Any]:

@@ -492,6 +492,6 @@ class Unguarded(Observation):
 
 
 @functools.cache
-def is_ours(name: str | None) -> bool:
-    """Whether a module is Kusari's."""
-    return name is not None and (name == "kusari" or name.startswith("kusari."))
+def is_ours(name: object) -> bool:
+    """Whether the ``__module__`` of something, which need not be text, is Kusari's."""
+    return isinstance(name, str) and (name == "kusari" or name.startswith("kusari."))

@@ -28,6 +28,7 @@ from ...function_node import FunctionNode, select_gradients
 from ...variable import Variable, output_variable
 from ..errors import is_from_handler
 from ..guards.reached import is_own
+from .observation import is_ours
 
 GENERATORS = (np.random.RandomState, np.random.Generator, np.random.BitGenerator, random.Random)
 _CONTAINERS = (list, dict, set, deque, bytearray)
@@ -311,7 +312,7 @@ def _can_change(value: Any) -> bool:
     kind = type(value)
     return isinstance(value, (*GENERATORS, *_CONTAINERS)) or (
         hasattr(value, "__dict__") and not isinstance(value, (type, FunctionType, MethodType, ModuleType, np.ndarray))
-        and not any(cls.__module__.startswith("kusari") for cls in kind.__mro__))
+        and not any(is_ours(cls.__module__) for cls in kind.__mro__))
 
 
 def _copied(value: Any) -> Any:

@@ -119,6 +119,16 @@ def keywords_of_a_partial(decorate: Any) -> Any:
 
 
 @ROWS.replays
+def places_in_a_partial(decorate: Any) -> Any:
+    """From Python 3.14 on a partial may leave places to later arguments; before, this is the same with all given."""
+    later: Any = getattr(functools, "Placeholder", None)
+    table = {"k": 1.0}
+    act = functools.partial(lambda x, t, y, s: F.tanh(x) * t["k"] - y * s, later, table, later, 3.0)
+    globals().update(ACT=act if later is not None else lambda x, y: act.func(x, table, y, 3.0))
+    return changed(lambda v: table.update(k=v), (0.1, 0.6), decorate(lambda x: ACT(x, 2 * x)))
+
+
+@ROWS.replays
 def partial_of_a_partial(decorate: Any) -> Any:
     table = {"k": 1.0}
     act = functools.partial(functools.partial(lambda t, s, x: F.tanh(x) * t["k"] * s, table), 2.0)
@@ -167,6 +177,19 @@ def global_by_the_module(decorate: Any) -> Any:
 @ROWS.falls_back("it may read what it does not name")
 def global_by_eval(decorate: Any) -> Any:
     return changed(lambda v: globals().update(K=v), (1.0, 2.0), decorate(lambda x: F.tanh(x) * eval("K + 1")))
+
+
+@ROWS.falls_back("by eval it may read")
+def names_for_eval_by_keyword(decorate: Any) -> Any:
+    """From Python 3.13 on."""
+    names = {"K": 1.0, "J": 2.0}
+    globals().update(J=5.0)
+
+    def body(x: Any) -> Any:
+        if sys.version_info < (3, 13):
+            return F.tanh(x) * eval("K + J", names) * eval("K + J", {**globals()}, names)
+        return F.tanh(x) * eval("K + J", globals=names) * eval("K + J", locals={"K": names["K"]})
+    return changed(lambda v: names.update(K=v), (1.0, 2.0), decorate(body))
 
 
 @ROWS.replays
@@ -245,7 +268,7 @@ PATCHES: dict[str, tuple[Any, str, Any, Callable[[Any], Any]]] = {
     "a function of numpy": (np, "hypot", lambda a, b: 1.0, lambda x: F.tanh(x) * float(np.hypot(3.0, 4.0))),
     "a clock": (time, "time", lambda: 5.0, lambda x: F.tanh(x) * (1.0 if time.time() < 10 else 2.0)),
     "a built-in": (builtins, "oct", lambda n: "0o77777", lambda x: F.tanh(x) * len(oct(2))),  # nobody else calls it
-    "a built-in class": (builtins, "range", lambda n: [5], lambda x: F.tanh(x) * sum(range(3))),
+    "a built-in class": (builtins, "bytearray", lambda n: b"12345", lambda x: F.tanh(x) * len(bytearray(3))),
     "a function of functools": (functools, "reduce", lambda f, s: 4.0,
                                 lambda x: F.tanh(x) * functools.reduce(operator.add, [1.0, 2.0])),
     "a function of operator": (operator, "neg", lambda v: v, lambda x: F.tanh(x) * operator.neg(2.0)),

@@ -11,6 +11,7 @@ import operator
 import pickle
 import pprint
 import string
+import sys
 import types
 import typing
 from collections.abc import Callable
@@ -197,6 +198,8 @@ LOOKS: dict[str, tuple[Callable[[], Any], Callable[[Any, Any], Any]]] = {
     "max": (Ordered, lambda o, x: x * max(o, Ordered(1.5)).k),
     "in": (Shown, lambda o, x: x if 1.0 in o else F.relu(x)),
     "sum": (Shown, lambda o, x: x * sum(o)),
+    "sum of floats": (Shown, lambda o, x: x * (2 + sum([1e16, *[1.0] * int(o.k), -1e16]))),  # rounds less from 3.12 on
+    "sum of floats and others": (Shown, lambda o, x: sum([1e16, 1.0, -1e16, x * o.k, 0.5, True])),
     "list": (Shown, lambda o, x: x * list(o)[0]),
     "reversed": (Shown, lambda o, x: x * list(reversed(o))[1]),
     "unpacked": (Shown, unpacked),
@@ -237,6 +240,8 @@ LOOKS: dict[str, tuple[Callable[[], Any], Callable[[Any, Any], Any]]] = {
     "keywords": (Settings, keywords),
     "raised": (Settings, caught),
     "cast": (Settings, lambda o, x: x * typing.cast(Settings, o).k),
+    "reduce by keyword": (Settings, lambda o, x: x * functools.reduce(
+        lambda a, b: a + getattr(b, "k", b), [1.0, o], **({"initial": 0.5} if sys.version_info >= (3, 14) else {}))),
     "reduce": (Settings, lambda o, x: x * functools.reduce(lambda a, b: a + b.k, [o, o], 0.0)),
     "filter": (Settings, lambda o, x: x * len(list(filter(lambda s: s.k > 1, [o, o]))) + x),
     "sort with a key": (Settings, lambda o, x: x * sorted([o, Settings(1.5)], key=lambda s: s.k)[0].k),

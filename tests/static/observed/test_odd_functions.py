@@ -72,6 +72,24 @@ def functions_made_by_exec(decorate: Any) -> Any:
     return call
 
 
+@ROWS.falls_back("ClassDef is not followed")
+def classes_made_by_a_function(decorate: Any) -> Any:
+    """Their source is found, as is that of any function: what it has is the reason."""
+    table = {"k": 1.0}
+
+    def body(x: Any) -> Any:
+        class Scaling:
+            k: float = table["k"]
+        return F.tanh(x) * Scaling.k
+
+    static = decorate(body)
+
+    def call(i: int, x: Any) -> Any:
+        table["k"] = 1.0 + i // 3
+        return static(x)
+    return call
+
+
 @ROWS.falls_back("changes in every call")
 def properties(decorate: Any) -> Any:
     class Decorated(Model):

@@ -190,13 +190,14 @@ def _bare(a: ast.arg) -> ast.arg:
 def _requalified(code: CodeType, old: str, new: str) -> CodeType:
     """The code, and all code in it, with ``old`` at the beginning of qualified names replaced by ``new``.
 
-    Python 3.10 has the names of nested code as constants.
+    The body of a class has its own as a constant, and Python 3.10 has those of nested code.
     """
     consts: list[Any] = list(code.co_consts)
+    named = sys.version_info < (3, 11) or not code.co_flags & inspect.CO_OPTIMIZED
     for i, c in enumerate(consts):
         if isinstance(c, CodeType):
             consts[i] = _requalified(c, old, new)
-        elif sys.version_info < (3, 11) and isinstance(c, str) and c.startswith(f"{old}.<locals>."):
+        elif named and isinstance(c, str) and c.startswith(f"{old}.<locals>."):
             consts[i] = new + c[len(old):]
     changed: dict[str, Any] = {"co_consts": tuple(consts)}
     if sys.version_info >= (3, 11):

@@ -34,6 +34,8 @@ from .operators import EVERY
 if TYPE_CHECKING:
     from .observer import Observer
 
+_SUMMED = frozenset((int, float, bool, complex))
+
 
 def _isinstance(k: Observer, x: Any, classes: Any) -> Any:
     if type(x) is not type and containers_of_classes(classes):
@@ -194,7 +196,17 @@ def _ordering(f: Any) -> Handler:
 
 
 def _sum(k: Observer, items: Any, start: Any = 0) -> Any:
-    for x in containers.iterate(k, items):
+    rest = iter(containers.iterate(k, items))
+    if type(start) in _SUMMED:
+        plain: list[Any] = []  # from Python 3.12 on floats are summed with what rounding has lost
+        for x in rest:
+            if type(x) not in _SUMMED:
+                start = k.binary("+", sum(plain, start), x)
+                break
+            plain.append(x)
+        else:
+            return sum(plain, start)
+    for x in rest:
         start = k.binary("+", start, x)
     return start
 
@@ -204,8 +216,8 @@ def _truths(f: Callable[[Iterable[bool]], bool]) -> Handler:
     return lambda k, items: f(k.truth(x) for x in containers.iterate(k, items))
 
 
-def _reduce(k: Observer, f: Any, items: Any, *start: Any) -> Any:
-    return functools.reduce(lambda a, b: k.call(f, a, b), containers.iterate(k, items), *start)
+def _reduce(k: Observer, f: Any, items: Any, *start: Any, **named: Any) -> Any:
+    return functools.reduce(lambda a, b: k.call(f, a, b), containers.iterate(k, items), *start, **named)
 
 
 def _number(f: Any) -> Handler:
@@ -289,11 +301,12 @@ def _forbidden(name: str) -> Handler:
     def handler(k: Observer, /, *args: Any, **kwargs: Any) -> Any:
         k.observation.note(f"by {name} it may read what it does not name, and no guard would see a change")
         frame = _frame_of_the_copy()
-        if frame is None or args[1:] or name not in ("eval", "exec", "globals", "locals", "vars", "dir"):
+        if frame is None or args[1:] or "globals" in kwargs or name not in (
+                "eval", "exec", "globals", "locals", "vars", "dir"):
             return getattr(builtins, name)(*args, **kwargs)
         names = {n: x for n, x in frame.f_locals.items() if not n.startswith("__kusari_")}
         if name in ("eval", "exec"):
-            return getattr(builtins, name)(args[0], frame.f_globals, names)
+            return getattr(builtins, name)(args[0], frame.f_globals, kwargs.pop("locals", names), **kwargs)
         return frame.f_globals if name == "globals" else sorted(names) if name == "dir" else names
     return handler
 

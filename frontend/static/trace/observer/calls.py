@@ -39,6 +39,7 @@ _LEAVES = (
 _REPORTS = frozenset(("report", "get_current_reporter", "Reporter.report", "report_scope"))
 _OF_FRAMES = frozenset(("_getframe", "currentframe", "stack_info", "getframeinfo", "getouterframes"))
 _LRU_CACHE = type(functools.lru_cache(len))
+_PLACEHOLDER: Any = getattr(functools, "Placeholder", None)  # in a partial, an argument that comes later (Python 3.14)
 
 
 def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -55,7 +56,7 @@ def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if kind is functools.partial:
         if f.keywords:
             k.observation.items(f.keywords, "the keywords of a partial")
-        return call(k, f.func, (*f.args, *args), {**f.keywords, **kwargs})
+        return call(k, f.func, _arguments(f, args), {**f.keywords, **kwargs})
     if args and (issubclass(kind, type) or kind in C_FUNCTIONS):
         cards.refuses(k.observation.tape, f, args)
     if issubclass(kind, type):
@@ -82,6 +83,15 @@ def call(k: Observer, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if hasattr(type(own), "__get__") and not isinstance(own, C_FUNCTIONS):
         return call(k, lookup.bind(k, own, f, kind), args, kwargs)
     return unknown(k, f, args, kwargs)
+
+
+def _arguments(f: functools.partial[Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the arguments of a partial, those of its call in the places that were left to them and behind."""
+    places = sum(x is _PLACEHOLDER for x in f.args) if _PLACEHOLDER is not None else 0
+    if places > len(args):
+        f(*args)  # raises
+    later = iter(args)
+    return (*[next(later) if places and x is _PLACEHOLDER else x for x in f.args], *later)
 
 
 def _link(k: Observer, link: Link, /, *args: Any, **kwargs: Any) -> Any:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ....backends.cuda import is_of_cupy
 from ....configuration import GlobalConfig, LocalConfig, config
 from ....link import Link
 from ....link.namespace import Attributed, entries_of
@@ -58,7 +59,7 @@ def reader_of(kind: type) -> Callable[[Observer, Any, str], Any]:
     """Return the function that reads attributes of objects of a class."""
     if kind in _PLAIN:
         return _of_plain
-    if kind.__module__.partition(".")[0] == "cupy" and hasattr(kind, "__cuda_array_interface__"):
+    if is_of_cupy(kind) and hasattr(kind, "__cuda_array_interface__"):
         return _of_card
     if kind is super:
         return _of_super
@@ -126,12 +127,9 @@ def _class_entry(o: Observation, cls: type, name: str, value: Any) -> None:
 @functools.lru_cache(maxsize=1024)
 def _is_users(cls: type) -> bool:
     """Whether a class may get attributes while a program runs: neither a built-in one nor one of libraries."""
-    return bool(cls.__flags__ & _HEAP_TYPE) and _is_users_module(cls.__module__)
-
-
-@functools.cache
-def _is_users_module(module: str) -> bool:
-    return not is_ours(module) and (module.partition(".")[0] not in sys.stdlib_module_names or module == "__main__")
+    module = str(cls.__module__)
+    return bool(cls.__flags__ & _HEAP_TYPE) and not is_ours(module) and (
+        module.partition(".")[0] not in sys.stdlib_module_names or module == "__main__")
 
 
 @functools.lru_cache(maxsize=1024)
