@@ -5,6 +5,7 @@ nothing can be allocated, as such a graph would have memory of its own, and noth
 """
 from __future__ import annotations
 
+import atexit
 import ctypes
 import mmap
 import os
@@ -52,7 +53,9 @@ def _full(size: int) -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def _file_of_255() -> Any:
-    return tempfile.TemporaryFile()
+    file = tempfile.TemporaryFile()
+    atexit.register(file.close)
+    return file
 
 
 class MemoryPool:
