@@ -199,6 +199,8 @@ LOOKS: dict[str, tuple[Callable[[], Any], Callable[[Any, Any], Any]]] = {
     "in": (Shown, lambda o, x: x if 1.0 in o else F.relu(x)),
     "sum": (Shown, lambda o, x: x * sum(o)),
     "sum of floats": (Shown, lambda o, x: x * (2 + sum([1e16, *[1.0] * int(o.k), -1e16]))),  # rounds less from 3.12 on
+    "sum of floats that change": (Shown, lambda o, x: x * (2 + sum([1e16, 1.0, o.k, -1e16]))),
+    "sum of floats from arrays": (Shown, lambda o, x: x * (2 + sum([1e16, 1.0, float(x.array.max()), -1e16, 1.0]))),
     "sum of floats and others": (Shown, lambda o, x: sum([1e16, 1.0, -1e16, x * o.k, 0.5, True])),
     "list": (Shown, lambda o, x: x * list(o)[0]),
     "reversed": (Shown, lambda o, x: x * list(reversed(o))[1]),

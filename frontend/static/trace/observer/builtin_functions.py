@@ -34,8 +34,6 @@ from .operators import EVERY
 if TYPE_CHECKING:
     from .observer import Observer
 
-_SUMMED = frozenset((int, float, bool, complex))
-
 
 def _isinstance(k: Observer, x: Any, classes: Any) -> Any:
     if type(x) is not type and containers_of_classes(classes):
@@ -195,22 +193,6 @@ def _ordering(f: Any) -> Handler:
     return handler
 
 
-def _sum(k: Observer, items: Any, start: Any = 0) -> Any:
-    rest = iter(containers.iterate(k, items))
-    if type(start) in _SUMMED:
-        plain: list[Any] = []  # from Python 3.12 on floats are summed with what rounding has lost
-        for x in rest:
-            if type(x) not in _SUMMED:
-                start = k.binary("+", sum(plain, start), x)
-                break
-            plain.append(x)
-        else:
-            return sum(plain, start)
-    for x in rest:
-        start = k.binary("+", start, x)
-    return start
-
-
 def _truths(f: Callable[[Iterable[bool]], bool]) -> Handler:
     """``any`` or ``all``."""
     return lambda k, items: f(k.truth(x) for x in containers.iterate(k, items))
@@ -359,7 +341,7 @@ def _made_by(f: Any) -> Handler:
 BUILTINS: dict[Any, Handler] = {
     len: containers.length, isinstance: _isinstance, getattr: _getattr, hasattr: _hasattr, setattr: lookup.write,
     delattr: functools.partial(lookup.write, value=MISSING), next: _next, iter: _iter, id: _id, print: _print,
-    vars: _vars, dir: _dir, **{f: _ordering(f) for f in (sorted, min, max)}, sum: _sum, any: _truths(any),
+    vars: _vars, dir: _dir, **{f: _ordering(f) for f in (sorted, min, max)}, sum: containers.total, any: _truths(any),
     all: _truths(all), repr: _text(repr), ascii: _text(ascii), format: _text(format), hash: _hash,
     functools.reduce: _reduce, abs: _arithmetic(abs, np.absolute), divmod: _arithmetic(divmod, np.divmod),
     pow: _arithmetic(pow, np.power), warnings.warn: _warn,

@@ -4,6 +4,7 @@ from __future__ import annotations
 import array
 import collections
 import functools
+import sys
 import types
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -13,11 +14,11 @@ import numpy as np
 from ....variable import Variable
 from ...arrays import cards
 from ...arrays.picked import taken
-from ...computed_numbers import ComputedNumber, numbers_in, settled
+from ...computed_numbers import KINDS, ComputedNumber, numbers_in, settled
 from ...guards import changing
 from ...guards.guard import IMMUTABLE, MISSING, shown
 from ..effects import store
-from ..numpy_nodes import rows_of_slice
+from ..numpy_nodes import of_python, rows_of_slice
 from ..observation import NOT_GONE_ON
 from . import lookup, operations
 from .c_code import wrapped
@@ -31,6 +32,7 @@ _FOLLOWING = (list, dict, collections.deque, collections.OrderedDict, collection
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 _IMMUTABLE_ITEMS = (str, bytes, range, frozenset)
 _LOOKED_AT_DEPTH = 6
+_SUMMED = (*KINDS, complex)
 
 
 def name_of(x: Any) -> str:
@@ -435,3 +437,36 @@ def identity(k: Observer, a: Any, b: Any) -> None:
                 o.tape.is_argument(x) and o.tape.is_from_outside(y)):
             o.note("an argument is compared by `is` with an object from outside, which may be another one in every "
                    "call")
+
+
+def total(k: Observer, items: Any, start: Any = 0) -> Any:
+    """``sum``: numbers are added up first, anything else by its operator."""
+    numbers: list[Any] = []
+    rest = iter(iterate(k, items))
+    for x in rest if isinstance(start, _SUMMED) else ():
+        if not isinstance(x, _SUMMED):
+            start, numbers = k.binary("+", _total_of(k, start, numbers), x), []
+            break
+        numbers.append(x)
+    start = _total_of(k, start, numbers)
+    for x in rest:
+        start = k.binary("+", start, x)
+    return start
+
+
+def _total_of(k: Observer, start: Any, numbers: list[Any]) -> Any:
+    """Add up numbers: from Python 3.12 on what rounding loses of three floats or more is added at the end."""
+    if not any(isinstance(x, ComputedNumber) for x in (start, *numbers)):
+        return sum(numbers, start)
+    if sys.version_info >= (3, 12) and len(numbers) > 1 + (type(start) is int):
+        found = of_python(k.observation.tape, _sum_of, (start, *numbers))
+        if found is not NotImplemented:
+            return found
+    for x in numbers:
+        start = k.binary("+", start, x)
+    return start
+
+
+def _sum_of(start: Any, *numbers: Any) -> Any:
+    return sum(numbers, start)
+
