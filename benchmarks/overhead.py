@@ -41,7 +41,7 @@ from kusari.commands.bench import THREAD_VARIABLES, aligned, figure, machine, po
 
 WORKER = Path(__file__).parent / "peers" / "worker.py"
 STEPS = ("infer", "train", "whole step")
-SETTLE = 10  # steps after which every frame that will be needed exists
+SETTLE = 120  # steps after which every frame that will be needed exists, and all that is usual is written
 
 
 @lru_cache(maxsize=1)

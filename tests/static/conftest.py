@@ -14,6 +14,13 @@ import pytest
 
 import kusari
 from kusari.static import StaticGraphWarning
+from kusari.static.step import usual
+
+
+@pytest.fixture(autouse=True)
+def _usual(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the usual case of steps be written at once: few tests make as many steps as pay for it."""
+    monkeypatch.setattr(usual, "AFTER_STEPS", 1)
 
 
 def run(make: Callable[[], Any], call: Callable[[Any, Any], Any], data: list[Any], static: bool, *,

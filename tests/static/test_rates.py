@@ -9,6 +9,7 @@ import pytest
 from static.updating import Model, Rows, Run, in_parts, joined, whole
 
 from kusari import optimizers
+from kusari.static.step import usual
 from kusari.static.step.rule_groups import timed_values
 
 ROWS = Rows()
@@ -49,11 +50,24 @@ def test_values_that_follow_from_the_clock() -> None:
         "AMSBound": None, "AdaBound": None, "MSVAG": ("correction", "share")}
 
 
+@pytest.mark.parametrize("step", [whole, in_parts])
+def test_the_usual_case_is_written_when_it_pays(step: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After four steps of the general kind, before which one is define-by-run."""
+    monkeypatch.setattr(usual, "AFTER_STEPS", 4)
+    s, found = Run(lambda s: optimizers.Adam()), []
+    for i in range(8):
+        step(s, np.full((8, 5), i, "f"), np.zeros(8, "i"))
+        steps = s.opt.__dict__.get("_steps")
+        made = s.opt._compiled if step is in_parts else None if steps is None else [*steps.by_loss.values()][-1][1]
+        found.append(made is not None and made.usual.__name__ in ("step", "update"))
+    assert found == [False] * 4 + [True] * 4
+
+
 @pytest.mark.parametrize("kind", [k for k in EVERY if k not in (optimizers.AMSBound, optimizers.AdaBound)])
 def test_steps_and_updates_have_a_usual_case(kind: Any) -> None:
     for step, part in ((whole, "step"), (in_parts, "update")):
         s = Run(lambda s: kind())
         for i in range(4):
             step(s, np.full((8, 5), i, "f"), np.zeros(8, "i"))
-        usual = s.opt._compiled.usual if step is in_parts else next(iter(s.opt._steps.by_loss.values()))[1].usual
-        assert usual.__name__ == part
+        made = s.opt._compiled if step is in_parts else next(iter(s.opt._steps.by_loss.values()))[1]
+        assert made.usual.__name__ == part

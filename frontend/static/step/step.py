@@ -40,7 +40,7 @@ from .patience import Patience
 from .reduction import StepReduction
 from .step_results import StepResults
 from .update import UpdateProgram
-from .usual import fast_path, never, retreat, usual_step
+from .usual import due, fast_path, never, retreat, usual_step
 
 if TYPE_CHECKING:
     from ..function import StaticFunction
@@ -298,7 +298,7 @@ class Step:
 
     def _write_usual(self) -> None:
         """Write the usual case of a step that is no more than a run of the frame and its delivery, if it has none."""
-        if self.usual is never and self._settled and not (
+        if self.usual is never and self._settled and due(self.program) and not (
                 self.plain or self._reducer is not None or self.results is not None or self._states or self._asking or
                 self._others or self._flags or self._shared or self._may_fail or self._filled.targets):
             self.usual = usual_step(self.program, self._free, self._inputs, self._write_delivery)

@@ -42,7 +42,7 @@ from .rule_groups import (
     write_conditions,
 )
 from .taken_over import HOOKS, STEP, UPDATE, Conditions, Looks
-from .usual import no_update, usual_update
+from .usual import due, no_update, usual_update
 
 if TYPE_CHECKING:
     from ..card.place import CardPlace
@@ -70,6 +70,7 @@ class UpdateProgram:
         self.scaling = self._scaling(whole)
         self.more: list[tuple[Value, Callable[[], Any]]] = []  # further inputs, and what gives their arrays
         self.flags: tuple[Value, ...] = ()  # whether all gradients are finite, and which, with dynamic scaling
+        self.general_steps = 0  # those that were not the usual case
         self.groups: list[Group] = []
         self.members = [p for p in self.params if p.update_rule is not None and p.update_rule.enabled]
         self.idle = [p for p in self.params if not (p.update_rule is not None and p.update_rule.enabled)]
@@ -453,7 +454,7 @@ class CompiledUpdate:
             program.optimizer._gradients_are_finite = True
         if program.flags:
             program.settle(flags)
-        if self.with_hooks and self.usual is no_update:
+        if self.with_hooks and self.usual is no_update and due(program):
             self.usual = usual_update(program, arguments)
         return True
 

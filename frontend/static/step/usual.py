@@ -21,6 +21,15 @@ if TYPE_CHECKING:
     from .update import UpdateProgram
 
 
+AFTER_STEPS = 100  # of the general kind, which by then take as much longer as it takes to write what is usual
+
+
+def due(program: UpdateProgram) -> bool:
+    """Count a step of the general kind; returns whether there were enough of them."""
+    program.general_steps += 1
+    return program.general_steps >= AFTER_STEPS
+
+
 def never(_: Sequence[Any]) -> bool:
     """Stands for the usual case of a step that has none."""
     return False
