@@ -38,7 +38,8 @@ class CardArguments(FrameArguments):
     def __init__(self, place: CardPlace, compiled: Compiled, bindings: Sequence[Any],
                  fixed: Mapping[int, Any] | None = None, returned: Sequence[int] | None = None,
                  apart: Collection[int] = (), views: Mapping[int, tuple[int, View]] | None = None,
-                 ready: Callable[[], None] | None = None, bound: Collection[int] = ()) -> None:
+                 ready: Callable[[], None] | None = None, bound: Collection[int] = (),
+                 given_apart: bool = False) -> None:
         super().__init__(compiled, fixed, returned, apart, views)
         self._place, self._bindings = place, bindings
         self._device = cupy().cuda.Device(place.device)

@@ -76,7 +76,8 @@ class Arguments(FrameArguments):
     """One frame of a compiled graph on the host; ``run`` takes the arrays that are not fixed.
 
     ``ready`` is called when all is bound, before anything runs. An index that is out of range is a ``RunError``, with
-    all as it was, where code of the call may have ``handled`` it.
+    all as it was, where code of the call may have ``handled`` it. With ``given_apart`` inputs are known to be distinct
+    arrays, which share no memory with what is written.
 
     Invariant: what is bound has the dtype and shape of the graph's value (``Stale`` is raised otherwise, before
     anything has run). An array that was changed in place since it was bound (resized, or its shape, strides, dtype or
@@ -85,13 +86,13 @@ class Arguments(FrameArguments):
     output that a caller still holds is that caller's: the next run gets a new array.
     """
 
-    __slots__ = ("run", "_bindings", "_copied", "_fast", "_handled", "_holders", "_owners", "_params", "_pointers",
-                 "_spans", "_states", "_written")
+    __slots__ = ("run", "_bindings", "_copied", "_fast", "_handled", "_holders", "_looks", "_owners", "_params",
+                 "_pointers", "_spans", "_states", "_written")
 
     def __init__(self, compiled: Compiled, bindings: Sequence[Any], fixed: Mapping[int, Any] | None = None,
                  returned: Sequence[int] | None = None, apart: Collection[int] = (),
                  views: Mapping[int, tuple[int, View]] | None = None, ready: Callable[[], None] | None = None,
-                 handled: bool = False) -> None:
+                 handled: bool = False, given_apart: bool = False) -> None:
         super().__init__(compiled, fixed, returned, apart, views)
         self._handled = handled and bool(self.frame.layout.status_slots)
         self._spans: Spans | None = None  # of what the schedule writes
@@ -104,8 +105,9 @@ class Arguments(FrameArguments):
         self._copied = {i: frame.array(v) for i, v in enumerate(final.inputs) if i in exe.copied}
         passed = [i for i in self._free if i not in exe.copied and isinstance(final.inputs[i].type, TensorType)]
         self._written = any(e.written for e in frame.layout.externals)
+        self._looks = self._written and not given_apart  # where inputs lie that are elsewhere than in the last run
         self._params = params_of(bindings, n, frame)
-        self._pointers = Pointers(frame, passed, [*range(n, n + len(bindings)), *self._results.owned], self._written)
+        self._pointers = Pointers(frame, passed, [*range(n, n + len(bindings)), *self._results.owned], self._looks)
         usual = ready is None and not self._handled
         self._fast = usual and passed == self._free and len(passed) <= MANY_ARRAYS and self._pointers.direct
         self.run: Callable[[Sequence[Any]], Any] = self._write(len(bindings), ready)
@@ -120,7 +122,7 @@ class Arguments(FrameArguments):
         text = CallText(source, self.frame, self, given, self._free)
         # What this very schedule writes to must not be what it reads: what was apart from an array that is bound no
         # longer may lie in the new one.
-        forget = [f"{text.arguments}.forget()"] if self._written and self._pointers.indices else []
+        forget = [f"{text.arguments}.forget()"] if self._looks and self._pointers.indices else []
         moved = source.fresh("moved") if self._written and bindings else ""
         if moved:
             source.line(f"{moved} = False")

@@ -479,7 +479,8 @@ class CompiledUpdate:
         graph = Graph("update", (*hyper, *inputs), (*values, *(v for v, _ in states)), (), tuple(b.nodes),
                       program.flags)
         bindings += [s for _, s in states]
-        made = self._arguments = arguments_of(compile_graph(graph, copy_in=SCALAR_BYTES, place=program.place), bindings)
+        compiled = compile_graph(graph, copy_in=SCALAR_BYTES, place=program.place)
+        made = self._arguments = arguments_of(compiled, bindings, given_apart=True)
         return made
 
 
