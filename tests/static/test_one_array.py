@@ -159,6 +159,13 @@ def _state(model: Any) -> None:
         model.l.W.grad = array
 
 
+def _buffer(model: Any) -> None:
+    """Neither of the two is a view of an array."""
+    memory = bytearray(model.l.W.array.tobytes() + bytes(4))
+    model.l.W.array = np.frombuffer(memory, "f", 16).reshape(4, 4)
+    model.m.W.grad = np.frombuffer(memory, "f", 16, 4).reshape(4, 4)
+
+
 def _wide(model: Any) -> None:
     state = model.l.b.update_rule.state or {}
     state.update({name: array.astype("d") for name, array in state.items()})
@@ -170,6 +177,7 @@ GRADIENTS: dict[str, Callable[[Any], None]] = {
     "the parameter reversed": lambda m: setattr(m.l.b, "grad", m.l.b.array[::-1]),
     "another parameter": _other,
     "the parameter shifted": _shifted,
+    "a buffer that is also a parameter's": _buffer,
     "another gradient": lambda m: setattr(m.l.b, "grad", m.m.b.grad),
     "a row of another gradient": lambda m: setattr(m.l.b, "grad", m.m.W.grad[1]),
     "a state": _state,

@@ -392,10 +392,10 @@ def share_memory(parameters: Sequence[Any], grads: Sequence[Any]) -> bool:
         changed += (p.update_rule._state or {}).values()
     given = [g for g in grads if g is not None]
     changed = [a for a in changed if has_address(a)]
-    own = {id(owner(a)) for a in changed}
-    found = [id(owner(a)) for a in given]
-    if len({*found}) == len(found) and own.isdisjoint(found):
-        return False
+    own, found = [owner(a) for a in changed], [owner(a) for a in given]
+    ids = {*map(id, found)}
+    if len(ids) == len(found) and ids.isdisjoint(map(id, own)) and all([a.base is None for a in (*own, *found)]):
+        return False  # each has memory of its own
     return not Spans([*changed, *given]).disjoint
 
 
