@@ -324,7 +324,7 @@ class Step:
             self._compile()
         except BaseException as error:
             self.program.retreat()
-            if isinstance(error, ValueError):  # arrays that have been changed in place do not fit each other
+            if isinstance(error, (ValueError, TypeError, OverflowError)):  # what has been changed does not fit
                 raise Stale(str(error)) from error
             raise
 
