@@ -238,6 +238,8 @@ class Group:
         self.read.add(conditions, rules)
         for rule in rules:
             conditions.own_value(rule, "hyper_values")
+            for name in settings(rule) if self.timed is None and len(rules) > 1 else ():
+                conditions.own_value(rule, name)  # one rule says the values of all
         if self.timed is not None:
             conditions.attribute(type(self.rule), "hyper_values", type(self.rule).hyper_values)
             conditions.attribute(Hyperparameter, "get_dict", Hyperparameter.get_dict)

@@ -342,7 +342,7 @@ class Step:
         try:
             return arguments.run(arrays + self.program.hyper_arrays())
         except BaseException as error:
-            retreat(self.program, error)
+            retreat(self.program, error, self._may_fail)
             failed = arguments.frame.failed
             if failed is not None and failed.op is not OPAQUE_GRADIENT:  # gradients are cleared after the forward
                 for p, grad, grad_var in before:

@@ -127,10 +127,15 @@ def _write_advance(source: Source, program: UpdateProgram, hyper: Callable[[], l
     return names
 
 
-def retreat(program: UpdateProgram, error: BaseException) -> None:
-    """Undo the count of a step that has failed, and of those before it that turn out to have changed nothing."""
+def retreat(program: UpdateProgram, error: BaseException, python: bool = False) -> None:
+    """Undo the count of a step that has failed, and of those before it that turn out to have changed nothing.
+
+    Raises ``Stale`` where states are not to be found: nothing has been done, unless code in ``python`` has raised.
+    """
     for _ in range(1 + (error.undone if isinstance(error, LateIndexError) else 0)):
         program.retreat()
+    if isinstance(error, (KeyError, AttributeError)) and not python and not is_from_handler(error):
+        raise Stale(f"a state is gone: {error}") from error
 
 
 def fast_path(optimizer: Any, types: ArrayTypes, names: tuple[str, ...], checks: Checks, step: Step,
