@@ -143,7 +143,7 @@ class Group:
         follow = {n: following(self.rule, {n}) for n, x in parent.items() if is_number(x)}
         free = {n for n, f in follow.items() if f is not None and {*self.dynamic}.issuperset(f)}
         free.difference_update(self.read.hyper)
-        source.line(f"if {place}.__class__ is not {kind}: return False",
+        source.line(f"if type({place}) is not {kind}: return False",
                     f"{now} = {place}.__dict__", f"{known} = {group}.parent_values",
                     f"{moved} = not ({same})", f"if {moved} and not {source.name(_differ_in, 'differ_in')}("
                     f"{now}, {known}, {source.name(free, 'free')}): return False")
@@ -252,7 +252,7 @@ class Group:
         if list(self.own) == ["_parent"]:  # as nearly always: two comparisons are faster than that of dictionaries
             entries, parent = source.fresh("entries"), source.name(self.parent, "parent")
             differs = f"({entries} := {hyper}.__dict__)['_parent'] is not {parent} or len({entries}) != 1"
-        differs = f"{hyper}.__class__ is not {source.name(type(self.rule.hyperparam), 'kind')} or {differs}"
+        differs = f"type({hyper}) is not {source.name(type(self.rule.hyperparam), 'kind')} or {differs}"
         kind = source.name(type(self.rule), "kind")
         yield f"{clock} = {source.name(self.rule, 'rule')}.t"
         for rule, pre, post, hooks, p in self.checks:
@@ -260,7 +260,7 @@ class Group:
             hooked = f"{before} or {after}" if hooks is None else (
                 f"not {source.name(hooks, 'hooks')}.hold({before}, {after})")
             yield f"{hyper} = {r}.hyperparam"
-            yield (f"if {source.name(p, 'p')}.update_rule is not {r} or {r}.__class__ is not {kind} or not {r}.enabled "
+            yield (f"if {source.name(p, 'p')}.update_rule is not {r} or type({r}) is not {kind} or not {r}.enabled "
                    f"or {r}.t != {clock} or {differs} or {hooked}: return False")
 
     def add(self, p: Any, scaled: bool) -> None:
