@@ -41,44 +41,44 @@ class Half(Hyperparameter):
 
     def get_dict(self) -> dict[str, Any]:
         found = super().get_dict()
-        return {**found, "alpha": found["alpha"] / 2}
+        return {**found, "lr": found["lr"] / 2}
 
 
-@ROWS.program("the hyperparameters of a rule become some of another class", Adam)
+@ROWS.program("the hyperparameters of a rule become some of another class")
 def half_of_a_rule(i: int, s: Run) -> None:
     if i == 4:
         s.W.update_rule.hyperparam = Half(s.opt.hyperparam)
 
 
-@ROWS.program("the hyperparameters of a rule take another class", Adam)
+@ROWS.program("the hyperparameters of a rule take another class")
 def half_in_place(i: int, s: Run) -> None:
     if i == 4:
         s.W.update_rule.hyperparam.__class__ = Half
 
 
-@ROWS.program("the hyperparameters of the optimizer take another class", Adam)
+@ROWS.program("the hyperparameters of the optimizer take another class")
 def half_of_all(i: int, s: Run) -> None:
     if i == 4:
         s.opt.hyperparam.__class__ = Half
 
 
-@ROWS.program("entries of the optimizer's hyperparameters become inherited ones", Adam)
+@ROWS.program("entries of the optimizer's hyperparameters become inherited ones")
 def inherited(i: int, s: Run) -> None:
     h = s.opt.hyperparam
     if i == 4:
         h._parent = s.more["parent"] = Hyperparameter()
-        h.parent.alpha = h.alpha
-        del h.alpha
+        h.parent.lr = h.lr
+        del h.lr
     if i == 6:
-        h.parent.alpha *= 4
+        h.parent.lr *= 4
 
 
-@ROWS.program("a function of the user's gives the entries of hyperparameters", Adam)
+@ROWS.program("a function of the user's gives the entries of hyperparameters")
 def own_entries(i: int, s: Run) -> None:
     h = s.opt.hyperparam
     if i == 4:
         h.get_dict = lambda: {**{n: v for n, v in vars(h).items() if n not in ("_parent", "get_dict")},
-                              "alpha": 0.001 * len(s.seen)}
+                              "lr": 0.001 * len(s.seen)}
 
 
 @ROWS.program("a function of the user's corrects the bias", Adam)
