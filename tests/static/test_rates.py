@@ -164,6 +164,12 @@ def state_gone(i: int, s: Run) -> None:
         s.W.update_rule._state = None
 
 
+@ROWS.program("rules get a state more, which makes them others", Adam)
+def largest(i: int, s: Run) -> None:
+    for p in s.model.params() if i == 4 else ():
+        p.update_rule.state["vhat"] = np.full_like(p.array, 0.5)
+
+
 @ROWS.program("a shallow copy of the optimizer makes a step", Adam)
 def shallow(i: int, s: Run) -> None:
     if i in (3, 4):

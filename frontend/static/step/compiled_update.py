@@ -10,9 +10,8 @@ from ..arrays.bindings import ParameterBinding
 from ..compile.compile import SCALAR_BYTES, compile_graph
 from ..errors import NotCompilable, Stale
 from ..replay.arguments import Arguments, arguments_of
-from .patience import Patience
 from .rule_groups import GradientBinding, share_memory
-from .update import UpdateProgram
+from .update import Patience, UpdateProgram
 from .usual import UNFIT, no_update, usual_update
 
 

@@ -253,12 +253,14 @@ class Group:
             entries, parent = source.fresh("entries"), source.name(self.parent, "parent")
             differs = f"({entries} := {hyper}.__dict__)['_parent'] is not {parent} or len({entries}) != 1"
         differs = f"type({hyper}) is not {source.name(type(self.rule.hyperparam), 'kind')} or {differs}"
-        kind = source.name(type(self.rule), "kind")
+        kind, names = source.name(type(self.rule), "kind"), tuple(self.rule._state)
         yield f"{clock} = {source.name(self.rule, 'rule')}.t"
         for rule, pre, post, hooks, p in self.checks:
             r, before, after = source.name(rule, "rule"), source.name(pre, "pre"), source.name(post, "post")
             hooked = f"{before} or {after}" if hooks is None else (
                 f"not {source.name(hooks, 'hooks')}.hold({before}, {after})")
+            if names:  # a rule may ask which there are
+                hooked += f" or len({r}._state or {source.name(names, 'names')}) != {len(names)}"
             yield f"{hyper} = {r}.hyperparam"
             yield (f"if {source.name(p, 'p')}.update_rule is not {r} or type({r}) is not {kind} or not {r}.enabled "
                    f"or {r}.t != {clock} or {differs} or {hooked}: return False")

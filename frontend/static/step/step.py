@@ -36,10 +36,9 @@ from ..trace.python_nodes import OPAQUE_GRADIENT
 from ..trace.recording import NotStatic, Recording
 from ..trees import VARIABLE
 from .loss_scaling import full
-from .patience import Patience
 from .reduction import StepReduction
 from .step_results import StepResults
-from .update import UpdateProgram
+from .update import Patience, UpdateProgram
 from .usual import fast_path, never, retreat, usual_step
 
 if TYPE_CHECKING:

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from ..card.place import CardPlace
 
 
+LONGEST_WAIT_CALLS = 1024
+
+
 class UpdateProgram:
     """The parts of an optimizer's update, for as long as ``still_holds``.
 
@@ -406,3 +409,19 @@ def _start(b: Builder, wide: Value, narrow: Value) -> Value:
 def _square(b: Builder, x: Value) -> Value:
     """Append the sum of the squares of ``x``."""
     return b.reshape(b.reduce("sum", b.call("multiply", x, x)), ())
+
+
+class Patience:
+    """Waits for one step, then for two, four, …: a step that is refused for good is hardly ever tried."""
+
+    def __init__(self) -> None:
+        self._wait = self._left = 0
+
+    def begin(self) -> None:
+        """It was refused: wait longer than before."""
+        self._wait = self._left = min(2 * self._wait, LONGEST_WAIT_CALLS) or 1
+
+    def over(self) -> bool:
+        """Count one step; returns whether that was the last to wait for."""
+        self._left -= 1
+        return self._left < 0
