@@ -170,6 +170,22 @@ def largest(i: int, s: Run) -> None:
         p.update_rule.state["vhat"] = np.full_like(p.array, 0.5)
 
 
+@ROWS.program("a state gets another dtype as a rate changes", compiled="")
+def wide_state(i: int, s: Run) -> None:
+    if i == 4:
+        s.opt.lr *= 0.5
+        state = s.W.update_rule.state
+        state["v"] = state["v"].astype("d")
+
+
+@ROWS.program("a parameter gets another dtype as a rate changes")
+def wide_parameter(i: int, s: Run) -> None:
+    if i == 4:
+        s.opt.lr *= 0.5
+        s.W.update_rule._state = None
+        s.W.array = s.W.array.astype("d")
+
+
 @ROWS.program("a shallow copy of the optimizer makes a step", Adam)
 def shallow(i: int, s: Run) -> None:
     if i in (3, 4):

@@ -247,6 +247,7 @@ class UpdateProgram:
         for hook in self.hooks:
             self._emit_hook(b, self.stated[id(hook)], grads, params)
         for group in self.groups:
+            _require_alike(group)
             own: list[dict[str, Any]] = []
             for p, check in zip(group.members, group.checks, strict=True):
                 one = {"grad": grads[id(p)], "before": grads[id(p)]}
@@ -386,6 +387,17 @@ class UpdateProgram:
             if grad.tensor.dtype == np.float16:
                 found = cast(found, np.float16)
         return b.map(expr_of(found), grad, param if norm is None else norm, *(v for _, v in more), *further)
+
+
+def _require_alike(group: Group) -> None:
+    """Raise unless arrays of a group still have its dtype: it may be compiled again long after it was made."""
+    for p in group.members:
+        try:
+            prepare(p.update_rule, p, np.dtype(np.float32) if group.wide else group.dtype)
+        except NotCompilable as error:
+            raise Stale(str(error)) from error
+        if p._array.dtype != group.dtype or tuple(p.update_rule._state) != tuple(group.rule._state):
+            raise Stale("a parameter is of another dtype, or its rule has other states, than the rest of its group")
 
 
 def _place_of(arrays: Sequence[Any]) -> CardPlace | None:
