@@ -262,6 +262,10 @@ class GradientMethod(Optimizer):
         self.hyperparam = Hyperparameter()
         self._use_fp32_update = False
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is compiled, which updates this optimizer and no copy of it."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_compiled", "_steps")}
+
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.hyperparam.get_dict().items())
         return f"{type(self).__name__}({settings})"

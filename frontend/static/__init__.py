@@ -10,10 +10,10 @@ from .function import StaticFunction as StaticFunction
 from .function import keeping_objects as keeping_objects
 from .function import static_functions as static_functions
 from .function import static_graph as static_graph
+from .step.compiled_update import compiled_update as _compiled_update
 from .step.joined import forget as _forget
 from .step.joined import look as _look
 from .step.joined import updated as _updated
-from .step.update import compiled_update as _compiled_update
 from .trace.python_nodes import static_code as static_code
 from .verify.explain import explain as explain
 from .verify.explain import reports as _reports

@@ -122,7 +122,8 @@ class Group:
 
     def _follow_clock(self) -> bool:
         """Take over the hyperparameters of a plain group; returns False where the optimizer's are not as they were."""
-        if not self.plain or not same_entries(vars(self.parent), self.parent_values or {}):
+        if not (self.plain and type(self.parent) is Hyperparameter
+                and same_entries(vars(self.parent), self.parent_values or {})):
             return False
         if self.timed:
             now = self.rule.hyper_values()
@@ -133,15 +134,17 @@ class Group:
         """Append a test that returns False, or raises, where a plain group's hyperparameters are to be looked at.
 
         Numbers of the optimizer's that nothing but inputs follow from may change. Returns a function that appends how
-        the inputs are taken over once the step has been counted, and returns the expressions for them.
+        the inputs are taken over once the step has been counted, which may raise, and returns their names.
         """
         now, known, moved, found = map(source.fresh, ("now", "known", "moved", "found"))
         group, parent = source.name(self, "group"), vars(self.parent)
         same = " and ".join([f"len({now}) == {len(parent)}", *[f"{now}[{n!r}] is {known}[{n!r}]" for n in parent]])
+        kind, place = source.name(Hyperparameter, "Hyperparameter"), source.name(self.parent, "parent")
         follow = {n: following(self.rule, {n}) for n, x in parent.items() if is_number(x)}
         free = {n for n, f in follow.items() if f is not None and {*self.dynamic}.issuperset(f)}
         free.difference_update(self.read.hyper)
-        source.line(f"{now} = {source.name(self.parent, 'parent')}.__dict__", f"{known} = {group}.parent_values",
+        source.line(f"if type({place}) is not {kind}: return False",
+                    f"{now} = {place}.__dict__", f"{known} = {group}.parent_values",
                     f"{moved} = not ({same})", f"if {moved} and not {source.name(_differ_in, 'differ_in')}("
                     f"{now}, {known}, {source.name(free, 'free')}): return False")
 
@@ -156,8 +159,11 @@ class Group:
             if self.timed:
                 with source.block("else"):
                     source.line(*take(self.timed))
-            made, kind = source.name(np.asarray, "asarray"), source.name(self.inner, "inner")
-            return [f"{made}({group}.values[{name!r}], {kind})" for name in self.dynamic]
+            made, inner = source.name(np.asarray, "asarray"), source.name(self.inner, "inner")
+            inputs = [source.fresh("number") for _ in self.dynamic]
+            source.line(*[f"{x} = {made}({group}.values[{n!r}], {inner})"
+                          for x, n in zip(inputs, self.dynamic, strict=True)])
+            return inputs
         return write
 
     def advance(self) -> bool:
@@ -173,8 +179,10 @@ class Group:
         if not (fits and same_entries(now, values)):
             fits = False
             self._take_over(self.current())
-        if self.timed is not None:
+        if self.timed is not None and are_plain(self.rule.hyperparam):
             self.parent_values = dict(vars(self.parent))
+        else:
+            self.timed = None
         return fits
 
     def _take_over(self, now: dict[str, Any]) -> None:
@@ -230,6 +238,8 @@ class Group:
         self.read.add(conditions, rules)
         for rule in rules:
             conditions.own_value(rule, "hyper_values")
+            for name in settings(rule) if self.timed is None and len(rules) > 1 else ():
+                conditions.own_value(rule, name)  # one rule says the values of all
         if self.timed is not None:
             conditions.attribute(type(self.rule), "hyper_values", type(self.rule).hyper_values)
             conditions.attribute(Hyperparameter, "get_dict", Hyperparameter.get_dict)
@@ -238,17 +248,21 @@ class Group:
         """Return the lines of a function that returns False where parameters or their rules are no longer as they were.
         """
         own, clock, hyper = source.name(self.own, "own"), source.fresh("clock"), source.fresh("hyper")
-        differs = f"not {source.name(same_entries, 'same_entries')}({hyper}, {own})"
+        differs = f"not {source.name(same_entries, 'same_entries')}({hyper}.__dict__, {own})"
         if list(self.own) == ["_parent"]:  # as nearly always: two comparisons are faster than that of dictionaries
-            differs = f"{hyper}['_parent'] is not {source.name(self.parent, 'parent')} or len({hyper}) != 1"
-        kind = source.name(type(self.rule), "kind")
+            entries, parent = source.fresh("entries"), source.name(self.parent, "parent")
+            differs = f"({entries} := {hyper}.__dict__)['_parent'] is not {parent} or len({entries}) != 1"
+        differs = f"type({hyper}) is not {source.name(type(self.rule.hyperparam), 'kind')} or {differs}"
+        kind, names = source.name(type(self.rule), "kind"), tuple(self.rule._state)
         yield f"{clock} = {source.name(self.rule, 'rule')}.t"
         for rule, pre, post, hooks, p in self.checks:
             r, before, after = source.name(rule, "rule"), source.name(pre, "pre"), source.name(post, "post")
             hooked = f"{before} or {after}" if hooks is None else (
                 f"not {source.name(hooks, 'hooks')}.hold({before}, {after})")
-            yield f"{hyper} = {r}.hyperparam.__dict__"
-            yield (f"if {source.name(p, 'p')}.update_rule is not {r} or {r}.__class__ is not {kind} or not {r}.enabled "
+            if names:  # a rule may ask which there are
+                hooked += f" or len({r}._state or {source.name(names, 'names')}) != {len(names)}"
+            yield f"{hyper} = {r}.hyperparam"
+            yield (f"if {source.name(p, 'p')}.update_rule is not {r} or type({r}) is not {kind} or not {r}.enabled "
                    f"or {r}.t != {clock} or {differs} or {hooked}: return False")
 
     def add(self, p: Any, scaled: bool) -> None:
@@ -415,11 +429,16 @@ def write_apart(source: Source, parameters: Sequence[Any], grads: Sequence[str])
 def timed_values(rule: Any) -> tuple[str, ...] | None:
     """Return which of a rule's values follow from its clock; None where they may follow from more than hyperparameters.
     """
-    own = rule.hyperparam
     if not (is_ours(type(rule).hyper_values) and "hyper_values" not in vars(rule) and is_ours(Hyperparameter.get_dict)
-            and type(own) is type(own.parent) is Hyperparameter and own.parent.parent is None):
+            and are_plain(rule.hyperparam)):
         return None
     return following(rule, {COUNTED})
+
+
+def are_plain(own: Any) -> bool:
+    """Whether a rule's hyperparameters are entries of its own and of its optimizer's, and no more."""
+    return (type(own) is type(own.parent) is Hyperparameter and own.parent.parent is None
+            and "get_dict" not in vars(own) and "get_dict" not in vars(own.parent))
 
 
 def following(rule: Any, names: Collection[str]) -> tuple[str, ...] | None:
@@ -433,7 +452,16 @@ def following(rule: Any, names: Collection[str]) -> tuple[str, ...] | None:
         values = state(stated.hyper_values, rule)
     except NotCompilable:
         return None
-    return None if read.own else tuple([name for name, value in values.items() if isinstance(value, Symbol)])
+    if read.own or not all(map(_is_ours_throughout, read.of_class.values())):  # any of which may change
+        return None
+    return tuple([name for name, value in values.items() if isinstance(value, Symbol)])
+
+
+def _is_ours_throughout(function: Any) -> bool:
+    """Whether a function is the library's, and so is what it calls by name."""
+    return is_ours(function) and all(
+        is_ours(found) for name in function.__code__.co_names
+        if callable(found := function.__globals__.get(name)) and not isinstance(found, type))
 
 
 def _differ_in(now: dict[str, Any], known: dict[str, Any], names: Collection[str]) -> bool:

@@ -36,10 +36,9 @@ from ..trace.python_nodes import OPAQUE_GRADIENT
 from ..trace.recording import NotStatic, Recording
 from ..trees import VARIABLE
 from .loss_scaling import full
-from .patience import Patience
 from .reduction import StepReduction
 from .step_results import StepResults
-from .update import UpdateProgram
+from .update import Patience, UpdateProgram
 from .usual import due, fast_path, never, retreat, usual_step
 
 if TYPE_CHECKING:
@@ -324,7 +323,7 @@ class Step:
             self._compile()
         except BaseException as error:
             self.program.retreat()
-            if isinstance(error, ValueError):  # arrays that have been changed in place do not fit each other
+            if isinstance(error, (ValueError, TypeError, OverflowError)):  # what has been changed does not fit
                 raise Stale(str(error)) from error
             raise
 
@@ -342,7 +341,7 @@ class Step:
         try:
             return arguments.run(arrays + self.program.hyper_arrays())
         except BaseException as error:
-            retreat(self.program, error)
+            retreat(self.program, error, self._may_fail)
             failed = arguments.frame.failed
             if failed is not None and failed.op is not OPAQUE_GRADIENT:  # gradients are cleared after the forward
                 for p, grad, grad_var in before:

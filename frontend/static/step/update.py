@@ -12,24 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kusari.ir import PRIMITIVES, SCALAR, Arg, Builder, Expr, Graph, Symbol, Value, tensor_type
+from kusari.ir import PRIMITIVES, SCALAR, Arg, Builder, Expr, Symbol, Value, tensor_type
 from kusari.ir.symbol import cast, expr_of
 
 from ...backends.cuda import is_cupy_array
 from ...epochs import Scaled
 from ...link.walk import all_params
 from ...update_rule import UpdateRule
-from ..arrays.bindings import ParameterBinding
 from ..arrays.overlap import Spans, has_address
-from ..compile.compile import SCALAR_BYTES, compile_graph
-from ..errors import NotCompilable, Stale
-from ..replay.arguments import Arguments, arguments_of
+from ..errors import NotCompilable, Stale, is_from_handler
 from ..source import Source
 from .loss_scaling import Scaling, chosen, emit_finite, settle
-from .patience import Patience
 from .reduction import Mean, means_alike
 from .rule_groups import (
-    GradientBinding,
     Group,
     RuleStateBinding,
     StatedHook,
@@ -38,14 +33,15 @@ from .rule_groups import (
     prepare,
     same_entries,
     settings,
-    share_memory,
     write_conditions,
 )
 from .taken_over import HOOKS, STEP, UPDATE, Conditions, Looks
-from .usual import due, no_update, usual_update
 
 if TYPE_CHECKING:
     from ..card.place import CardPlace
+
+
+LONGEST_WAIT_CALLS = 1024
 
 
 class UpdateProgram:
@@ -187,21 +183,33 @@ class UpdateProgram:
             self.optimizer.t += 1
 
     def advance(self) -> bool:
-        """Count the step and take over the hyperparameters; returns False when one changed that is a literal."""
+        """Count the step and take over the hyperparameters; returns False when one changed that is a literal.
+
+        Raises ``Stale`` where a rule raises: define-by-run finds out at which parameter, and what is left then.
+        """
         self._clocks(1)
         try:
             return all([group.advance() for group in self.groups])
-        except BaseException:
+        except BaseException as error:
             self.retreat()
-            raise
+            for group in self.groups:
+                group.values = {}  # some may have been taken over
+            if isinstance(error, NotCompilable) or not isinstance(error, Exception) or is_from_handler(error):
+                raise
+            raise Stale(f"hyperparameters have no values: {error}") from error
 
     def retreat(self) -> None:
         """Undo the count of ``advance``: the step failed."""
         self._clocks(-1)
+        for group in self.groups:
+            group.parent_values = {}
 
     def hyper_arrays(self) -> list[Any]:
         """Return the values of the hyperparameters that are inputs, and of ``more``, in the order of ``emit``."""
-        found = [np.asarray(g.values[k], g.inner) for g in self.groups for k in g.dynamic]
+        try:
+            found = [np.asarray(g.values[k], g.inner) for g in self.groups for k in g.dynamic]
+        except (TypeError, ValueError, OverflowError) as error:
+            raise Stale(f"hyperparameters are no numbers of their parameters' dtype: {error}") from error
         return [*[now() for _, now in self.more], *found] if self.more else found
 
     def _input(self, name: str, dtype: Any, now: Callable[[], Any]) -> Value:
@@ -240,6 +248,7 @@ class UpdateProgram:
         for hook in self.hooks:
             self._emit_hook(b, self.stated[id(hook)], grads, params)
         for group in self.groups:
+            _require_alike(group)
             own: list[dict[str, Any]] = []
             for p, check in zip(group.members, group.checks, strict=True):
                 one = {"grad": grads[id(p)], "before": grads[id(p)]}
@@ -381,6 +390,17 @@ class UpdateProgram:
         return b.map(expr_of(found), grad, param if norm is None else norm, *(v for _, v in more), *further)
 
 
+def _require_alike(group: Group) -> None:
+    """Raise unless arrays of a group still have its dtype: it may be compiled again long after it was made."""
+    for p in group.members:
+        try:
+            prepare(p.update_rule, p, np.dtype(np.float32) if group.wide else group.dtype)
+        except NotCompilable as error:
+            raise Stale(str(error)) from error
+        if p._array.dtype != group.dtype or tuple(p.update_rule._state) != tuple(group.rule._state):
+            raise Stale("a parameter is of another dtype, or its rule has other states, than the rest of its group")
+
+
 def _place_of(arrays: Sequence[Any]) -> CardPlace | None:
     """Return the card on which all arrays lie, None for the host; raises where they lie on several devices."""
     devices = {a.device.id if is_cupy_array(a) else None for a in arrays if a is not None}
@@ -404,97 +424,17 @@ def _square(b: Builder, x: Value) -> Value:
     return b.reshape(b.reduce("sum", b.call("multiply", x, x)), ())
 
 
-class CompiledUpdate:
-    """The update of one optimizer, compiled on its own: for gradients that are there already."""
+class Patience:
+    """Waits for one step, then for two, four, …: a step that is refused for good is hardly ever tried."""
 
-    def __init__(self, optimizer: Any) -> None:
-        try:
-            self.program = UpdateProgram(optimizer, with_hooks=True)
-        except NotCompilable:
-            self.program = UpdateProgram(optimizer, with_hooks=False)
-        self.usual: Callable[[], bool] = no_update  # the usual case as one function: False for any other
-        self._arguments: Arguments | None = None
-        self._outdated = False
-        self.with_hooks = self.program.with_hooks  # whether the optimizer's pre-update hooks are compiled too
+    def __init__(self) -> None:
+        self._wait = self._left = 0
 
-    def __deepcopy__(self, memo: Any) -> None:
-        """A copy of an optimizer compiles for itself."""
+    def begin(self) -> None:
+        """It was refused: wait longer than before."""
+        self._wait = self._left = min(2 * self._wait, LONGEST_WAIT_CALLS) or 1
 
-    def __reduce__(self) -> Any:
-        return type(None), ()
-
-    def still_holds(self) -> bool:
-        """Whether the optimizer would still do what was compiled."""
-        return not self._outdated and self.program.still_holds()
-
-    def __call__(self, grads: list[Any]) -> bool:
-        """Update all parameters, given their gradients; returns False where it cannot, and then has done nothing."""
-        program = self.program
-        if share_memory(program.members, grads):
-            return False
-        try:
-            fits = program.advance()
-        except NotCompilable:
-            self._outdated = True
-            return False
-        try:
-            arguments = self._compile() if not fits or self._arguments is None else self._arguments
-            arrays = [] if program.changes_gradients else grads
-            if len(program.members) < len(grads) and arrays:
-                arrays = [p.grad for p in program.members]
-            flags = arguments.run(program.hyper_arrays() + arrays)
-        except (NotCompilable, Stale, ValueError):  # the last where small gradients are copied, of another shape now
-            self._outdated = True
-            program.retreat()
-            return False
-        except (MemoryError, IndexError):  # of a card: nothing has been updated
-            program.retreat()
-            raise
-        if program.scaling is not None and not program.scaling.dynamic:
-            program.optimizer._gradients_are_finite = True
-        if program.flags:
-            program.settle(flags)
-        if self.with_hooks and self.usual is no_update and due(program):
-            self.usual = usual_update(program, arguments)
-        return True
-
-    def _compile(self) -> Arguments:
-        program = self.program
-        self.usual = no_update
-        b = Builder("optimizer")
-        used = program.params if program.hooks else program.members
-        params = {id(p): Value(tensor_type(p._array.dtype, p._array.shape), p.name or "param") for p in used}
-        grads = {id(p): Value(tensor_type(p._array.dtype, p._array.shape), "grad") for p in used}
-        hyper, states, final = program.emit(b, grads, params)
-        bindings: list[Any] = [ParameterBinding(p) for p in used]
-        values = [params[id(p)] for p in used]
-        inputs = [grads[id(p)] for p in used]
-        if program.changes_gradients:  # hooks change gradients in place: so do we
-            bindings += [GradientBinding(p) for p in used]
-            values += inputs
-            for p in used:
-                if final[id(p)] is not grads[id(p)]:
-                    b.assign(grads[id(p)], final[id(p)])
-            inputs = []
-        graph = Graph("update", (*hyper, *inputs), (*values, *(v for v, _ in states)), (), tuple(b.nodes),
-                      program.flags)
-        bindings += [s for _, s in states]
-        compiled = compile_graph(graph, copy_in=SCALAR_BYTES, place=program.place)
-        made = self._arguments = arguments_of(compiled, bindings, given_apart=True)
-        return made
-
-
-def compiled_update(optimizer: Any) -> CompiledUpdate | None:
-    """Return the update of an optimizer, compiled; None where it cannot be, or could not be a few updates ago."""
-    patience = optimizer.__dict__.get("_patience")
-    if patience is not None and not patience.over():
-        return None
-    try:
-        compiled = CompiledUpdate(optimizer)
-    except NotCompilable:
-        if patience is None:
-            patience = optimizer._patience = Patience()
-        patience.begin()
-        return None
-    optimizer._patience = None
-    return compiled
+    def over(self) -> bool:
+        """Count one step; returns whether that was the last to wait for."""
+        self._left -= 1
+        return self._left < 0

@@ -9,7 +9,7 @@ from kusari.runtime.python_rows import LateIndexError
 
 from ...configuration import config
 from ...epochs import Scaled
-from ..errors import NotCompilable, Stale
+from ..errors import NotCompilable, Stale, is_from_handler
 from ..guards.check import Checks
 from ..signature import ArrayTypes, unpack
 from ..source import Source
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from .step import Step
     from .update import UpdateProgram
 
-
+# What binding raises where arrays are of other kinds, or not where they were; nothing has been done by then.
+UNFIT = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
 AFTER_STEPS = 100  # of the general kind, which by then take as much longer as it takes to write what is usual
 
 
@@ -52,12 +53,11 @@ def usual_step(program: UpdateProgram, free: list[Any], inputs: Sequence[int],
         hyper = _write_test(source, program)
         source.line(f"{arguments} = {frames}.pop()")
     source.line(f"except {NO_LONGER}: return False", "except IndexError: return False")
-    write_clocks(source, program.optimizer, program.groups, "1")
+    more = _write_advance(source, program, hyper)
     given = [f"arrays[{i}]" for i in inputs]
     if [*inputs] == [*range(len(inputs))]:
         given = ["*arrays"]
     with source.block("try"):
-        more = hyper()
         together = f"({', '.join([*given, *more])},)" if more or given != ["*arrays"] else "arrays"
         source.line(f"{found} = {arguments}.run({together})")
     with source.block(f"except BaseException as {error}"):
@@ -81,14 +81,14 @@ def usual_update(program: UpdateProgram, arguments: Arguments) -> Callable[[], b
         source.line(*[f"{g} = {source.name(p, 'p')}._grad" for g, p in zip(grads, program.params, strict=True)])
         write_apart(source, program.members, grads)
     source.line(f"except {NO_LONGER}: return False")
-    write_clocks(source, program.optimizer, program.groups, "1")
+    more = _write_advance(source, program, hyper)
     back, members = f"{source.name(program.retreat, 'retreat')}()", {id(p) for p in program.members}
     with source.block("try"):
         given = [] if program.changes_gradients else [
             g for g, p in zip(grads, program.params, strict=True) if id(p) in members]
-        together = "".join([f"{x}, " for x in (*hyper(), *given)])
+        together = "".join([f"{x}, " for x in (*more, *given)])
         source.line(f"{source.name(arguments, 'arguments')}.run(({together}))")
-    for errors, then in (((NotCompilable, Stale, ValueError), "return False"), ((MemoryError, IndexError), "raise")):
+    for errors, then in (((NotCompilable, Stale, *UNFIT), "return False"), ((MemoryError, IndexError), "raise")):
         with source.block(f"except {source.name(errors, 'errors')}"):
             source.line(back, then)
     source.line("return True")
@@ -116,10 +116,32 @@ def _write_test(source: Source, program: UpdateProgram) -> Callable[[], list[str
     return lambda: [x for write in writers for x in write()]
 
 
-def retreat(program: UpdateProgram, error: BaseException) -> None:
-    """Undo the count of a step that has failed, and of those before it that turn out to have changed nothing."""
+def _write_advance(source: Source, program: UpdateProgram, hyper: Callable[[], list[str]]) -> list[str]:
+    """Append lines that count the step and take over hyperparameters; returns the names of inputs that they are.
+
+    Where rules raise, nothing is counted, and False is returned: the general case says what follows.
+    """
+    write_clocks(source, program.optimizer, program.groups, "1")
+    if not program.groups:
+        return []
+    with source.block("try"):
+        names = hyper()
+    error = source.fresh("error")
+    with source.block(f"except {source.name(Exception, 'Exception')} as {error}"):
+        source.line(f"{source.name(program.retreat, 'retreat')}()",
+                    f"if {source.name(is_from_handler, 'is_from_handler')}({error}): raise", "return False")
+    return names
+
+
+def retreat(program: UpdateProgram, error: BaseException, python: bool = False) -> None:
+    """Undo the count of a step that has failed, and of those before it that turn out to have changed nothing.
+
+    Raises ``Stale`` where states are not to be found: nothing has been done, unless code in ``python`` has raised.
+    """
     for _ in range(1 + (error.undone if isinstance(error, LateIndexError) else 0)):
         program.retreat()
+    if isinstance(error, (KeyError, AttributeError)) and not python and not is_from_handler(error):
+        raise Stale(f"a state is gone: {error}") from error
 
 
 def fast_path(optimizer: Any, types: ArrayTypes, names: tuple[str, ...], checks: Checks, step: Step,
