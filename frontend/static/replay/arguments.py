@@ -77,7 +77,7 @@ class Arguments(FrameArguments):
 
     ``ready`` is called when all is bound, before anything runs. An index that is out of range is a ``RunError``, with
     all as it was, where code of the call may have ``handled`` it. With ``given_apart`` inputs are known to be distinct
-    arrays, which share no memory with what is written.
+    arrays, which share no memory with written ones.
 
     Invariant: what is bound has the dtype and shape of the graph's value (``Stale`` is raised otherwise, before
     anything has run). An array that was changed in place since it was bound (resized, or its shape, strides, dtype or

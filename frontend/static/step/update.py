@@ -66,7 +66,7 @@ class UpdateProgram:
         self.scaling = self._scaling(whole)
         self.more: list[tuple[Value, Callable[[], Any]]] = []  # further inputs, and what gives their arrays
         self.flags: tuple[Value, ...] = ()  # whether all gradients are finite, and which, with dynamic scaling
-        self.general_steps = 0  # those that were not the usual case
+        self.general_steps = 0  # steps that were not the usual case
         self.groups: list[Group] = []
         self.members = [p for p in self.params if p.update_rule is not None and p.update_rule.enabled]
         self.idle = [p for p in self.params if not (p.update_rule is not None and p.update_rule.enabled)]
