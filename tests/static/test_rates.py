@@ -202,7 +202,7 @@ def test_as_define_by_run(name: str, step: Callable[..., None], monkeypatch: pyt
 
 
 def test_values_that_follow_from_the_clock() -> None:
-    """Those of library's rules are known, unless they follow from more than hyperparameters and the clock."""
+    """Names of the library's values are known, unless those follow from more than hyperparameters and the clock."""
     found = {}
     for kind in EVERY:
         model = Model()

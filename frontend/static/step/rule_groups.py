@@ -400,12 +400,8 @@ def prepare(rule: Any, parameter: Any, dtype: Any) -> None:
 
 def share_memory(parameters: Sequence[Any], grads: Sequence[Any]) -> bool:
     """Whether gradients may lie in the memory of parameters, of their states or of each other."""
-    changed: list[Any] = []
-    for p in parameters:
-        changed.append(p._array)
-        changed += (p.update_rule._state or {}).values()
+    changed = [a for p in parameters for a in (p._array, *(p.update_rule._state or {}).values()) if has_address(a)]
     given = [g for g in grads if g is not None]
-    changed = [a for a in changed if has_address(a)]
     own, found = [owner(a) for a in changed], [owner(a) for a in given]
     ids = {*map(id, found)}
     if len(ids) == len(found) and ids.isdisjoint(map(id, own)) and all([a.base is None for a in (*own, *found)]):

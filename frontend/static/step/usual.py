@@ -53,7 +53,7 @@ def usual_step(program: UpdateProgram, free: list[Any], inputs: Sequence[int],
         hyper = _write_test(source, program)
         source.line(f"{arguments} = {frames}.pop()")
     source.line(f"except {NO_LONGER}: return False", "except IndexError: return False")
-    more = _write_advance(source, program, hyper)
+    more = _write_advance(source, program, hyper, f"{frames}.append({arguments})")
     given = [f"arrays[{i}]" for i in inputs]
     if [*inputs] == [*range(len(inputs))]:
         given = ["*arrays"]
@@ -116,10 +116,10 @@ def _write_test(source: Source, program: UpdateProgram) -> Callable[[], list[str
     return lambda: [x for write in writers for x in write()]
 
 
-def _write_advance(source: Source, program: UpdateProgram, hyper: Callable[[], list[str]]) -> list[str]:
+def _write_advance(source: Source, program: UpdateProgram, hyper: Callable[[], list[str]], *back: str) -> list[str]:
     """Append lines that count the step and take over hyperparameters; returns the names of inputs that they are.
 
-    Where rules raise, nothing is counted, and False is returned: the general case says what follows.
+    Where rules raise, nothing is counted, the lines ``back`` run, and False is returned: the general case goes on.
     """
     write_clocks(source, program.optimizer, program.groups, "1")
     if not program.groups:
@@ -128,7 +128,7 @@ def _write_advance(source: Source, program: UpdateProgram, hyper: Callable[[], l
         names = hyper()
     error = source.fresh("error")
     with source.block(f"except {source.name(Exception, 'Exception')} as {error}"):
-        source.line(f"{source.name(program.retreat, 'retreat')}()",
+        source.line(f"{source.name(program.retreat, 'retreat')}()", *back,
                     f"if {source.name(is_from_handler, 'is_from_handler')}({error}): raise", "return False")
     return names
 
